@@ -18,6 +18,7 @@ from advisor.cli.compare import _judge, command
 from advisor.errors import AdvisorError
 from advisor.findings import Basis, Finding, Severity
 from advisor.metrics.compare.figures import RunFigures, figures, operators
+from advisor.metrics.compare.jobs import unlike
 from advisor.metrics.compare.new_findings import new_finding
 from advisor.metrics.compare.runs import Comparison, Timed, comparison
 from advisor.metrics.compare.significance import Difference, difference
@@ -80,9 +81,9 @@ def run_of(name: str, steps: list[int], **values: Any) -> RunFigures:
          "idle_ns", "comm_ns", "hidden_comm_ns"), 0,
     )  # fmt: skip
     return RunFigures(
-        run=name, strategy=None, compute=None, ranks=1, world_size=1, steps=len(steps),
+        run=name, strategy=None, compute=None, ranks=1, steps=len(steps),
         step_samples_ns=steps, samples_from="traced steps", step_ns=middle,
-        **{**parts, "window_ns": middle, "peak_memory_bytes": None, **values},
+        **{**parts, "world_size": 1, "window_ns": middle, "peak_memory_bytes": None, **values},
     )  # fmt: skip
 
 
@@ -320,6 +321,59 @@ def test_the_cause_that_only_the_slower_run_has_is_why(
     found = new_finding(findings, "a", "b", 50)
     said = None if found is None else (found.finding.id, found.more_ns, found.is_new)
     assert said == chosen
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "codes"),
+    [
+        ({}, {}, []),
+        ({"world_size": 4}, {"world_size": 8}, ["ranks"]),
+        ({"world_size": 4}, {"world_size": None}, []),
+        ({"devices": ["H100"]}, {"devices": ["A100"]}, ["devices"]),
+        ({"devices": []}, {"devices": ["A100"]}, []),
+        ({"tokens_per_step": 512}, {"tokens_per_step": 1024}, ["tokens"]),
+        ({"gradient_elements": 3.1e6}, {"gradient_elements": 2.1e6}, ["gradients"]),
+        # Padded; reduced once per micro-batch, or sharded: what one may change in a job.
+        ({"gradient_elements": 3.1e6}, {"gradient_elements": 3.15e6}, []),
+        ({"gradient_elements": 3.1e6}, {"gradient_elements": 12.4e6}, []),
+        ({"gradient_elements": None}, {"gradient_elements": 12.4e6}, []),
+    ],
+)
+def test_of_another_job_no_finding_is_the_cause(
+    base: dict[str, Any], other: dict[str, Any], codes: list[str]
+) -> None:
+    """GIVEN a run that is slower, and a finding that costs all of the difference."""
+    one, two = run_of("a", [100] * 9, **base), run_of("b", [150] * 9, **other)
+    found = Comparison(
+        runs=[one, two], theories=[None] * 2, findings=[cause_of("b", 50)],
+        differences=[difference(one.step_samples_ns, two.step_samples_ns)],
+        unlike={"b": parts} if (parts := unlike(one, two)) else {},
+    )  # fmt: skip
+    assert [part.code for part in found.unlike.get("b", [])] == codes
+    assert [part["code"] for part in tables.document(found)["runs"][1]["unlike"]] == codes
+    assert (rows.cause(found, two) is None) == bool(codes)
+    assert (rows.why(found, two, found.differences[0]) == "") == bool(codes)
+    # It is the first thing that is read.
+    assert tables.text(found, whole=False).startswith(rows.warning(found))
+    assert bool(rows.warning(found)) == bool(codes)
+
+
+def test_the_kinds_of_a_compared_step_add_up_to_the_step_that_every_view_names() -> None:
+    """Shares are of the mean step, which a few long ones make longer than the median."""
+    parts = Parts("a", 120.0, {**dict.fromkeys(KINDS, 0.0), "compute": 90.0, "wait": 30.0})
+    assert parts.of_step(100).ns["compute"] == 75
+    assert sum(parts.of_step(100).ns.values()) == parts.of_step(100).window_ns == 100
+
+
+@pytest.mark.slow
+def test_the_figures_of_a_recording_say_whose_job_it_is(runs: list[str]) -> None:
+    """GIVEN a gpt2 of 3.49 million parameters, all reduced once per step."""
+    with api.load(runs[0]) as run:
+        found = figures(run.store.con, "run")
+        parts = comparison(run.store.con, {"run": Timed()}).parts["run"]
+    assert found is not None
+    assert (found.devices, round(found.gradient_elements or 0)) == (["CPU"], 3_487_232)
+    assert parts.window_ns == found.step_ns
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from advisor.report.comparison_notes import notes
 def text(found: Comparison, *, whole: bool) -> str:
     """The headline and what matters; then all of it, where it is ``whole`` or nothing matters."""
     matters = _matters(found)
-    first = f"{rows.headline(found)}\n\n{matters}"
+    first = "\n".join(filter(None, (rows.warning(found), rows.headline(found)))) + f"\n\n{matters}"
     if matters and not whole:
         return f"{first}{say(COMPARED, 'more', {})}"
     return first + _figures(found) + _traffic(found) + _operators(found)
@@ -97,6 +97,7 @@ def document(found: Comparison) -> dict[str, Any]:
                 "difference": None
                 if change is None
                 else {**asdict(change), "significant": change.significant},
+                "unlike": [asdict(part) for part in found.unlike.get(row.run, [])],
                 "cause": None if change is None else _cause(found, row),
             }
             for row, known, change in zip(found.runs, found.theories, differences, strict=True)

@@ -45,7 +45,7 @@ def command(
         metavar="NAME=VALUE",
         help="bucket_cap_mb=N|default, link.bandwidth=xF|NGb, late_rank=R[,R...], "
         "reshard_after_forward=False, prefetch=N, prefetch_forward=N, prefetch_backward=N (0: "
-        "FSDP2's default), wrap_layers=N. Default: what the run gives reason for.",
+        "FSDP2's default), wrap_layers=N. Default: what findings ask for, with their gains.",
     ),
     form: Literal["text", "json"] = option("--format", default="text"),
     quiet: bool = option("-q", "--quiet", help="No progress on stderr."),
@@ -80,7 +80,7 @@ def command(
                     "torch.profiler with a schedule) and pass all the ranks' traces",
                 )
             require_all_ranks(run.store, name, steps)
-            now_ns = max(step.measured_ns for step in steps)
+            now_ns = next(it.step_ns_median for it in run.report.runs if it.run == name)
             findings = [item for item in run.report.findings if item.run == name]
             if not changes:
                 rows += replayed(run.store, name, findings)
@@ -92,7 +92,7 @@ def command(
     if form == "json":
         click.echo(json.dumps([_as_dict(row) for row in rows], indent=1))
         return 0
-    click.echo(say(WHATIF, "now", {"step_ns": rows[0].measured_ns if rows else now_ns}))
+    click.echo(say(WHATIF, "now", {"step_ns": now_ns}))
     for line in _lines(rows):
         click.echo(line)
     if not changes:
@@ -104,22 +104,15 @@ def command(
 
 
 def _lines(rows: list[Replayed]) -> list[str]:
-    """A line for each change; those that give nothing together in the last one."""
+    """A line for each change, its columns as wide as their longest entry."""
     from advisor.messages import WHATIF, say
+    from advisor.report.replayed import GIVES, lines
 
-    telling = [row for row in rows if row.kind != "nothing"]
-    width = max((len(row.name) for row in telling), default=0)
-    lines = [f"{row.name:{width}s}  {row.step:24s} {row.gain}" for row in telling]
-    if not any(row.kind in ("saves", "may-save") for row in rows):
-        lines.insert(0, say(WHATIF, "none", {}))
-    nothing: dict[str, list[str]] = {}
-    for row in rows:
-        if row.kind == "nothing":
-            name, equals, value = row.name.partition("=")
-            nothing.setdefault(name + equals, []).append(value)
-    for name, values in nothing.items():
-        lines.append(say(WHATIF, "nothing", {"changes": name + ", ".join(values)}))
-    return lines
+    said = lines(rows)
+    name, step = (max((len(line[column]) for line in said), default=0) for column in (0, 2))
+    found = [f"{line[0]:{name}s}  {line[2]:{step}s}  {line[1]}" for line in said]
+    none = [] if any(row.kind in GIVES for row in rows) else [say(WHATIF, "none", {})]
+    return none + found
 
 
 def _named(change: str, found: Prediction) -> Replayed:

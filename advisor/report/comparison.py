@@ -91,6 +91,22 @@ def headline(found: Comparison) -> str:
     return say(COMPARED, "none-fastest" if alike else "fastest", values)
 
 
+def warning(found: Comparison) -> str:
+    """What makes runs another job than the base, which is to be read first; '' of one job."""
+    if not found.unlike:
+        return ""
+    several = len(found.runs) > 2
+    runs = [(run if several else "", _unlike(found, run)) for run in found.unlike]
+    return say(COMPARED, "unlike", {"runs": runs})
+
+
+def _unlike(found: Comparison, run: str) -> str:
+    parts = found.unlike[run]
+    return " and ".join(
+        say(COMPARED, f"unlike-{it.code}", {"base": it.base, "other": it.other}) for it in parts
+    )
+
+
 def _against(found: Comparison, row: RunFigures, change: Difference) -> str:
     values: dict[str, Any] = {
         "run": row.run,
@@ -134,13 +150,19 @@ def _means_part(base: RunFigures, row: RunFigures) -> bool:
 def why(found: Comparison, row: RunFigures, change: Difference) -> str:
     """What makes most of the difference; '' where nothing does, or the difference is not sure.
 
-    The cause that only the slower run is diagnosed with, else a kind of time.
+    The cause that only the slower run is diagnosed with, else a kind of time; none where the two
+    are not one job.
     """
-    return _most(found, row, change) if change.significant else ""
+    if not change.significant or row.run in found.unlike:
+        return ""
+    return _most(found, row, change)
 
 
 def cause(found: Comparison, row: RunFigures) -> NewFinding | None:
-    """The finding behind most of the difference between ``row`` and the base."""
+    """The finding behind most of the difference between ``row`` and the base; None where they are
+    not one job, for then the difference has other causes too."""
+    if row.run in found.unlike:
+        return None
     more_ns = row.training_step_ns - found.base.training_step_ns
     faster, slower = (found.base, row) if more_ns > 0 else (row, found.base)
     return new_finding(found.findings, faster.run, slower.run, abs(more_ns))

@@ -42,8 +42,10 @@ class First:
 def first_screen(report: FindingsReport, store: Store | None, found: Comparison | None) -> First:
     """Of the verdict, or of the comparison where that was asked for."""
     if found is not None:
-        return First("info", "Comparison", compared.headline(found), "", (),
-                     comparison.bars(found), None, ())  # fmt: skip
+        warning = compared.warning(found)
+        tone, state = ("warning", warning) if warning else ("info", "Comparison")
+        title, bars = compared.headline(found), comparison.bars(found)
+        return First(tone, state, title, "", (), bars, None, ())
     verdict = report.verdict
     about = summary.of_verdict(report)
     run = about.run if about is not None else verdict.run

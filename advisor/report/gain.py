@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -29,14 +30,16 @@ def gain_words(
     high_ns: float,
     least_ns: float = 0.0,
     only_between: bool = False,
+    step_ns: float = math.inf,
 ) -> str:
     """'saves 12 ms (8–15 ms)', 'may save up to 12 ms, or nothing'; per step.
 
-    ``only_between``: 'saves 0.6–15 ms', for nothing inside the interval is known.
+    ``only_between``: 'saves 0.6–15 ms', for nothing inside the interval is known. No end is
+    rounded above ``step_ns``, as in findings.
     """
     kind = gain_kind(low_ns, middle_ns, high_ns, least_ns)
     return say(GAINS, kind, {"low_ns": low_ns, "middle_ns": middle_ns, "high_ns": high_ns,
-                             "only_between": only_between})  # fmt: skip
+                             "only_between": only_between, "step_ns": step_ns})  # fmt: skip
 
 
 def change_name(setting: str, value: str) -> str:
@@ -62,13 +65,3 @@ def delays(finding: Finding, ranks: Sequence[int]) -> bool:
     """Whether others wait for these ranks because of what the finding says of some of them."""
     named = finding.savings_ns and finding.claims.get("wait") and finding.ranks
     return bool(named) and {*finding.ranks} <= {*ranks}
-
-
-def interval(
-    low_ns: float, gain_ns: float, high_ns: float, findings: Sequence[Finding]
-) -> tuple[float, float]:
-    """The ends of a replayed gain: one cause has one, that of the finding which rests on it."""
-    own = next((item for item in findings if rests_on(item, gain_ns)), None)
-    if own is None or own.savings_low_ns is None or own.savings_high_ns is None:
-        return low_ns, high_ns
-    return min(own.savings_low_ns, gain_ns), max(own.savings_high_ns, gain_ns)

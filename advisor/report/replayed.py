@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from advisor.findings import Finding
-from advisor.messages import WHATIF, say
+from advisor.messages import GAINS, WHATIF, say
 from advisor.report.gain import (
     change_name,
-    delays,
     gain_kind,
     gain_words,
-    interval,
     rests_on,
     sets,
 )
@@ -21,6 +20,7 @@ from advisor.store.store import Store
 from advisor.vocabulary.words import about, named_ranks, span
 
 LEAST = 0.01  # of the step: less is no gain to speak of
+GIVES = ("saves", "may-save")
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Replayed:
 
     ``replayed_ns``: the unchanged step, replayed. ``inconclusive``: the step depends on what the
     recording does not tell; ``extrapolates``: on sizes that it does not hold;
-    ``is_advised``: a finding advises just this; ``only_between``: what it gives is known as an
-    interval alone.
+    ``finding``: the id of the one whose gain it gives; ``only_between``: what it gives is known as
+    an interval alone.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Replayed:
     gain_high_ns: float
     extrapolates: bool = False
     inconclusive: bool = False
-    is_advised: bool = False
+    finding: str = ""
     only_between: bool = False
 
     @property
@@ -68,26 +68,33 @@ class Replayed:
     @property
     def step(self) -> str:
         """The step under it, '148 ms (99–280 ms)'."""
-        ends = span(self.step_low_ns, self.step_high_ns)
+        # What saves is rounded to no longer step than now.
+        most = self.measured_ns if self.step_high_ns <= self.measured_ns else math.inf
+        ends = span(self.step_low_ns, self.step_high_ns, most)
         return ends if self.only_between else f"{about(self.step_ns)} ({ends})"
 
+    def behind(self, findings: Sequence[Finding]) -> Finding | None:
+        """The finding whose gain this change gives: its code makes it, or it rests on this replay.
+
+        Not of what delays a rank: that says itself what mending it gives.
+        """
+        own = next((item for item in findings if sets(item, self.name)), None)
+        return own or next((item for item in findings if rests_on(item, self.gain_ns)), None)
+
     def as_found(self, findings: Sequence[Finding]) -> Replayed:
-        """With the gain of the finding that makes this change, or the interval of the one that
-        rests on this replay: a cause has one gain, and no other value of its setting gives more.
+        """With the gain of the finding behind it: a cause has one, and no other value of a setting
+        gives more than the one that a finding advises.
         """
         low, middle, high = self._gain()
-        own = next((item for item in findings if sets(item, self.name)), None)
-        based = own or next((item for item in findings if rests_on(item, middle)), None)
+        own = self.behind(findings)
         other = next((item for item in findings if sets(item, f"{self.setting}=")), None)
         if own is not None:
             low, middle, high = _gain_of(own)
         elif other is not None and middle > 0:
             low, middle, high = map(min, self._gain(), _gain_of(other))
-        else:
-            low, high = interval(low, middle, high, findings)
         now = self.measured_ns
-        same = replace(self, is_advised=own is not None,
-                       only_between=based is not None and based.is_of_unknown_cost())  # fmt: skip
+        same = replace(self, finding=own.id if own else "",
+                       only_between=own is not None and own.is_of_unknown_cost())  # fmt: skip
         if (low, middle, high) == self._gain():
             return same
         return replace(same, gain_low_ns=low, gain_high_ns=high, step_ns=now - middle,
@@ -97,32 +104,58 @@ class Replayed:
         return self.gain_low_ns, self.gain_ns, self.gain_high_ns
 
     def _words(self) -> str:
-        return gain_words(*self._gain(), LEAST * self.measured_ns, self.only_between)
+        now = self.measured_ns
+        return gain_words(*self._gain(), LEAST * now, self.only_between, now)
 
 
 def replayed(store: Store, run: str, findings: Sequence[Finding]) -> list[Replayed]:
     """What was replayed of a run as it was read, the largest gain first.
 
-    Without the lateness of ranks that is the effect of a finding: that says what mending it gives.
+    Of changes that give time only those that a finding asks for, one for each: what else a replay
+    gives is part of another cause, or not worth a finding. What gives nothing, or costs, is left.
     """
-    found = [row for row in rows(store, "SELECT * FROM whatif WHERE run = ?", [run])
-             if row["measured_step_ns"]]  # fmt: skip
     # A rank stands for its host where that is late as a whole.
     hosts = {("without-lateness", str(rank)): own
              for rank, own in late_together(store, run).items()}  # fmt: skip
-    effects = [row for row in found
-               if _is_effect(row, hosts.get((row["setting"], row["value"])), findings)]  # fmt: skip
-    also = {row["step_ns"] for row in effects}  # of all late ranks: no more than of these
     changes = [
         _of(row, hosts.get((row["setting"], row["value"]))).as_found(findings)
-        for row in found
-        if not row["is_current"]
-        and row not in effects
-        and not (row["value"] == "all" and row["step_ns"] in also)
+        for row in rows(store, "SELECT * FROM whatif WHERE run = ?", [run])
+        if row["measured_step_ns"] and not row["is_current"]
     ]
-    return sorted(
-        changes, key=lambda it: (it.extrapolates, -it.gain_low_ns, it.step_ns, not it.is_advised)
-    )
+    changes.sort(key=lambda it: (it.extrapolates, -it.gain_low_ns, it.step_ns))
+    listed: dict[str, Replayed] = {}
+    for it in changes:
+        if it.kind in GIVES and it.finding:
+            best = listed.get(it.finding, it)
+            # What a finding's code sets is the name under which it is known.
+            asked = "=" in it.name and "=" not in best.name
+            listed[it.finding] = it if asked else best
+    return [*listed.values(), *(it for it in changes if it.kind not in GIVES)]
+
+
+def lines(changes: Sequence[Replayed]) -> list[tuple[str, str, str]]:
+    """(change, what it gives, the step under it) of each that gives time; the values of a setting
+    that give nothing, and those that cost, together."""
+    found = [(it.name, it.gain, it.step) for it in changes if it.kind in GIVES]
+    others: dict[tuple[str, str], list[Replayed]] = {}
+    for it in changes:
+        if it.kind not in GIVES:
+            name, equals, _ = it.name.partition("=")
+            others.setdefault((name + equals, it.kind), []).append(it)
+    for (name, kind), own in others.items():
+        if len(own) == 1:
+            found.append((own[0].name, own[0].gain, own[0].step))
+            continue
+        values = sorted((it.name.removeprefix(name) for it in own), key=_as_number)
+        low, high = min(it.step_ns for it in own), max(it.step_ns for it in own)
+        now = own[0].measured_ns
+        gain = say(GAINS, f"several-{kind}", {"low_ns": low - now, "high_ns": high - now})
+        found.append((name + ", ".join(values), gain, span(low, high)))
+    return found
+
+
+def _as_number(value: str) -> float:
+    return float(value) if value.replace(".", "").isdecimal() else 0.0
 
 
 def _gain_of(finding: Finding) -> tuple[float, float, float]:
@@ -149,20 +182,4 @@ def _of(row: Row, host: Sequence[int] | None) -> Replayed:
         gain_high_ns=high,
         extrapolates=bool(row["extrapolates"]),
         inconclusive=bool(row["inconclusive"]),
-    )
-
-
-def _is_effect(row: Row, host: Sequence[int] | None, findings: Sequence[Finding]) -> bool:
-    """Whether a rank's lateness is the effect of a finding, which says what mending it gives.
-
-    ``host``: the ranks that are late with it as a whole; a host is late where one of them is.
-    """
-    if row["setting"] != "without-lateness" or not (host or row["value"].isdecimal()):
-        return False
-    effect = f"straggler-rank (rank {row['value']})"
-    late = host or [int(row["value"])]
-    gain_ns = row["measured_step_ns"] - row["step_ns"]
-    return any(
-        (effect in item.merged or delays(item, late)) and not rests_on(item, gain_ns)
-        for item in findings
     )

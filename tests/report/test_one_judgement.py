@@ -13,7 +13,9 @@ from advisor.metrics.models.speeds import speeds
 from advisor.metrics.steps.used import step_time
 from advisor.report import page as html
 from advisor.report import render, summary
-from advisor.report.replayed import replayed
+from advisor.report.charts import draw
+from advisor.report.figures import HeatMap
+from advisor.report.replayed import lines, replayed
 from advisor.report.sections import ranks, size, steps, whatif
 from advisor.store.store import Store
 from tests.report.support import make_report, make_store
@@ -31,7 +33,12 @@ def predictions(store: Store, *, step_ns: int, gain_low_ns: int | None, late: st
         " 100000000, false, ?, 20000000)",
         [late, step_ns, gain_low_ns],
     )
-    section = whatif.build(store, "run")
+    gain_ns, low_ns = 100_000_000 - step_ns, gain_low_ns or 0
+    own = make_report().findings[0].model_copy(
+        update={"savings_ns": gain_ns, "savings_low_ns": low_ns, "savings_high_ns": 20_000_000,
+                "basis": Basis.RULE, "probability": 0.95}
+    )  # fmt: skip
+    section = whatif.build(store, "run", [own])
     assert section is not None
     return section.line
 
@@ -50,7 +57,7 @@ def predictions(store: Store, *, step_ns: int, gain_low_ns: int | None, late: st
             None,
             "Rank 7 on time may save up to 20 ms per step, or nothing",
         ),
-        (99_900_000, 0, "No setting that was replayed saves time for sure"),
+        (99_900_000, 0, "No finding asks for a change that was replayed"),
     ],
 )
 def test_a_gain_that_a_finding_names_is_not_called_none(
@@ -144,8 +151,19 @@ def test_peers_are_those_that_share_calls_with_the_late_rank() -> None:
     assert found[2] == pytest.approx(dict.fromkeys(range(5), 40e6))
     assert listed is not None and listed.figures[0].table is not None
     assert listed.figures[0].table.rows[0][:2] == [2, "40 ms"]
-    assert drawn is not None
-    assert drawn.note == "Full colour: 40 ms, the most in one step."
+    assert drawn is not None and "40 ms" in drawn.title
+
+
+@pytest.mark.parametrize(("count", "most_rows"), [(4, 4), (64, 32), (512, 32)])
+def test_the_picture_of_many_ranks_leaves_the_first_screen_room_for_findings(
+    count: int, most_rows: int
+) -> None:
+    with make_store(count, 2, calls=2, late_rank=2) as store:
+        drawn = ranks.heat_map(store, RUN, [2])
+    assert drawn is not None and isinstance(drawn.drawing, HeatMap)
+    assert len(drawn.drawing.rows) <= most_rows
+    assert "rank 2" in drawn.drawing.rows
+    assert draw(drawn.drawing).height <= 160
 
 
 def test_all_ranks_of_a_late_host_are_late_in_the_picture() -> None:
@@ -212,12 +230,25 @@ def test_a_setting_that_a_finding_advises_gives_what_the_finding_says() -> None:
         )
         alone = replayed(store, "run", [])
         found = replayed(store, "run", [own])
-    assert [it.gain_ns for it in alone] == [20_000_000] * 2
-    assert [it.name for it in found] == ["bucket_cap_mb=25", "bucket_cap_mb=250"]
-    assert [it.is_advised for it in found] == [True, False]
-    for it in found:
-        gain = (it.gain_low_ns, it.gain_ns, it.gain_high_ns)
-        assert gain == (1_000_000, 10_000_000, 12_000_000)
+    assert alone == []
+    assert [(it.name, it.finding) for it in found] == [("bucket_cap_mb=25", own.id)]
+    (it,) = found
+    assert (it.gain_low_ns, it.gain_ns, it.gain_high_ns) == (1_000_000, 10_000_000, 12_000_000)
+
+
+def test_values_of_a_setting_that_give_nothing_share_a_line() -> None:
+    """GIVEN caps of which two cost and one is in the noise THEN there are two lines, and no line
+    of a change that gives time but that no finding asks for."""
+    with make_store() as store:
+        predictions(store, step_ns=80_000_000, gain_low_ns=5_000_000)
+        store.con.execute(
+            "INSERT INTO whatif SELECT w.* REPLACE ('bucket_cap_mb' AS setting, v.value AS value,"
+            " v.step AS step_ns, v.low AS gain_low_ns, v.high AS gain_high_ns) FROM whatif w,"
+            " (VALUES ('100', 120000000, -30000000, -10000000), ('9', 110000000, -20000000,"
+            " -5000000), ('25', 100000000, -1000000, 1000000)) v(value, step, low, high)"
+        )
+        said = lines(replayed(store, "run", []))
+    assert [line[0] for line in said] == ["bucket_cap_mb=25", "bucket_cap_mb=9, 100"]
 
 
 def test_a_host_is_late_by_what_a_finding_says_of_one_of_its_ranks() -> None:
@@ -233,11 +264,10 @@ def test_a_host_is_late_by_what_a_finding_says_of_one_of_its_ranks() -> None:
         )
         predictions(store, late="2", step_ns=90_000_000, gain_low_ns=5_000_000)
         store.con.execute("UPDATE whatif SET run = ?", [RUN])
-        for finding, named, is_left in ((stall, "rank 3", False), (elsewhere, "ranks 2, 3", True)):
+        for finding, named in ((stall, "rank 3"), (elsewhere, "ranks 2, 3")):
             listed = ranks.build(store, RUN, [finding])
-            would = whatif.build(store, RUN, [finding])
             assert listed is not None and named in listed.line
-            assert (would is not None) == is_left
+            assert whatif.build(store, RUN, [finding]) is None
 
 
 def test_a_loss_with_nobody_behind_it_has_no_probability_in_any_view() -> None:

@@ -65,6 +65,8 @@ class RunFigures:
     exposed_samples_ns: list[float] = field(default_factory=list)
     idle_samples_ns: list[float] = field(default_factory=list)
     causes: Causes = field(default_factory=Causes)
+    devices: list[str] = field(default_factory=list)
+    gradient_elements: float | None = None
 
     @property
     def overlap(self) -> float | None:
@@ -131,7 +133,8 @@ def figures(
     middle = float(np.median(times))
     about = con.execute(
         "SELECT any_value(r.strategy), any_value(r.compute), max(k.world_size), "
-        "max(k.peak_memory_bytes), bool_or(k.timeline = 'host'), any_value(k.metadata) "
+        "max(k.peak_memory_bytes), bool_or(k.timeline = 'host'), any_value(k.metadata), "
+        "list_sort(list(DISTINCT k.device_name) FILTER (k.device_name IS NOT NULL)) "
         "FROM run r LEFT JOIN rank k USING (run) WHERE r.run = ?",
         [run],
     ).fetchone()
@@ -161,7 +164,22 @@ def figures(
         exposed_samples_ns=[float(row[0]) for row in traced],
         idle_samples_ns=[float(row[1]) for row in traced],
         causes=causes(con, run),
+        devices=about[6] or [],
+        gradient_elements=_gradient_elements(con, run),
     )
+
+
+def _gradient_elements(con: Any, run: str) -> float | None:
+    """Values that the backward pass reduces per rank and used step, of the operation and group
+    that reduce most: of replicas the gradients; None where phases or sizes are not recorded."""
+    (most,) = con.execute(
+        "SELECT max(elements) FROM (SELECT sum(in_elements) / count(DISTINCT (c.rank, c.step)) "
+        "AS elements FROM collective c JOIN step s USING (run, rank, step) WHERE c.run = ? "
+        "AND s.used AND c.phase = 'backward' AND c.op IN ('all_reduce', 'reduce_scatter') "
+        "GROUP BY c.op, c.process_group)",
+        [run],
+    ).fetchone()
+    return None if most is None else float(most)
 
 
 def _collectives(con: Any, run: str, exposed_comm_ns: float) -> list[CollectiveTotal]:

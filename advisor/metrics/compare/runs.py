@@ -10,6 +10,7 @@ from advisor.errors import AdvisorError
 from advisor.findings import Finding
 from advisor.metrics.compare import figures as compare
 from advisor.metrics.compare.figures import OperatorChange, RunFigures
+from advisor.metrics.compare.jobs import Unlike, unlike
 from advisor.metrics.compare.significance import Difference, difference
 from advisor.metrics.models.theory import Theory, theory
 from advisor.metrics.timeline.parts import Parts, by_run
@@ -28,7 +29,8 @@ class Comparison:
     """``runs`` with the base first; ``differences`` and ``operators`` are of the others.
 
     A run without recorded operators is not in ``operators``; one with none changed has no rows.
-    ``parts``: where the recorded step of each goes; ``findings``: what each is diagnosed with.
+    ``parts``: where the median step of each goes, by the shares of its mean step; ``findings``:
+    what each is diagnosed with; ``unlike``: by run what makes it another job than the base.
     """
 
     runs: list[RunFigures]
@@ -37,6 +39,7 @@ class Comparison:
     operators: dict[str, list[OperatorChange]] = field(default_factory=dict)
     parts: dict[str, Parts] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
+    unlike: dict[str, list[Unlike]] = field(default_factory=dict)
 
     @property
     def base(self) -> RunFigures:
@@ -77,6 +80,7 @@ def comparison(
         found.append(row)
         theories.append(known)
     base, others = found[0], found[1:]
+    parts = by_run(con, [row.run for row in found])
     return Comparison(
         runs=found,
         theories=theories,
@@ -86,6 +90,7 @@ def comparison(
             for row in others
             if (changed := compare.operators(con, base.run, row.run, limit=operators)) is not None
         },
-        parts=by_run(con, [row.run for row in found]),
+        parts={row.run: parts[row.run].of_step(row.step_ns) for row in found if row.run in parts},
         findings=findings,
+        unlike={row.run: unlike_base for row in others if (unlike_base := unlike(base, row))},
     )

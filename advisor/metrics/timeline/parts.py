@@ -7,7 +7,7 @@ unsplit part, so that the parts always add up to the window.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 KINDS = (
@@ -60,6 +60,12 @@ class Parts:
     def exposed_ns(self) -> float:
         """Communication that no compute hides, waiting included."""
         return sum(self.ns[kind] for kind in _LOST)
+
+    def of_step(self, step_ns: float) -> Parts:
+        """The same shares of a step of this length: the median that every view names."""
+        scale = step_ns / self.window_ns
+        ns = {kind: scale * value for kind, value in self.ns.items()}
+        return replace(self, window_ns=step_ns, ns=ns)
 
 
 def by_rank(con: Any, run: str) -> list[Parts]:

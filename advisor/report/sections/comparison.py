@@ -23,8 +23,9 @@ def bars(found: Comparison) -> Figure:
     base, other = labels if len(labels) == 2 and not fits else [row.run for row in found.runs[:2]]
     return Figure(
         id="runs-compared",
-        title="The mean recorded step of each run",
-        description="One stacked bar per run, mean over ranks and used steps, ms per step.",
+        title="Where the step of each run goes",
+        description="One stacked bar per run, ms of the median step: shares of the mean over ranks "
+        "and used steps.",
         drawing=StackedBars(
             [Bar(label, part.ns) for label, part in zip(labels, measured.values(), strict=True)]
         ),

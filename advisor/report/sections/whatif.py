@@ -8,7 +8,7 @@ from advisor.findings import Finding
 from advisor.messages import WHATIF, say
 from advisor.report import numbers
 from advisor.report.figures import DataTable, Dots, Figure, StepTime
-from advisor.report.replayed import Replayed, replayed
+from advisor.report.replayed import Replayed, lines, replayed
 from advisor.report.sections.section import Section, of_run
 from advisor.store.store import Store
 
@@ -28,9 +28,7 @@ def build(
     sure = [it for it in changes if it.kind == "saves"]
     likely = sure or [it for it in changes if it.kind == "may-save"]
     best = likely[0] if likely else None
-    # One dot for each setting: the value that gives most.
-    shown = list({it.setting: it for it in reversed(likely)}.values())[::-1][:_MOST_DOTS]
-    shown.sort(key=lambda it: it.step_ns)
+    shown = sorted(likely, key=lambda it: it.step_ns)[:_MOST_DOTS]
     line = say(WHATIF, "none", {}) if best is None else _line(best)
     measured, off = changes[0].measured_ns, changes[0].replayed_ns
     figure = Figure(
@@ -42,7 +40,7 @@ def build(
         else None,
         table=DataTable(
             ["change", "per step", "predicted step (90 %)"],
-            [[it.name, it.gain, it.step] for it in changes],
+            [list(line) for line in lines(changes)],
         ),
         note=f"Dotted line: the step now, {numbers.duration(measured)}. " * (len(shown) > 1)
         + (say(WHATIF, "off", {"off": abs(off - measured) / measured}) if off else ""),
@@ -58,6 +56,7 @@ def _line(best: Replayed) -> str:
         "middle_ns": best.gain_ns,
         "high_ns": best.gain_high_ns,
         "only_between": best.only_between,
+        "step_ns": best.measured_ns,
     }
     return say(WHATIF, best.kind, values)
 

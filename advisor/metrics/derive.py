@@ -12,6 +12,7 @@ from advisor.metrics.collectives.groups import LISTED_GROUPS
 from advisor.metrics.collectives.limits import impossible_bandwidths
 from advisor.metrics.collectives.summaries import (
     EXPERT_BALANCE,
+    PARAMETER_COPIES,
     REDUNDANT,
     TRAFFIC,
     may_be_redundant,
@@ -206,6 +207,8 @@ def _write_summaries(con: Any, data: RunData) -> None:
         con.execute(TRAFFIC, [data.run])
     if any(may_be_redundant(call.op, call.bytes) for own in data.calls.values() for call in own):
         con.execute(REDUNDANT, [data.run])
+    if "all_gather" in operations:
+        con.execute(PARAMETER_COPIES, [data.run])
     if "all_to_all" in operations:
         con.execute(EXPERT_BALANCE, [data.run])
     compute = {rank: one.occupancy.compute for rank, one in data.ranks.items()}

@@ -383,6 +383,15 @@ CREATE TABLE gradient_sync (
   exposed_ns BIGINT                 -- exposed transfer of the reductions
 );
 
+-- Copies by which FSDP2 takes gathered parameters apart, on the device, as its annotations span them.
+CREATE TABLE parameter_copy (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  step INTEGER NOT NULL,            -- step
+  copies INTEGER NOT NULL,          -- modules copied
+  copies_ns BIGINT NOT NULL         -- their time
+);
+
 -- Stages of a pipeline.
 CREATE TABLE pipeline_stage (
   run VARCHAR NOT NULL,             -- run

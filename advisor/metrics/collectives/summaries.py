@@ -36,6 +36,18 @@ FROM per_rank JOIN steps USING (rank)
 GROUP BY process_group, op, phase, dtype ORDER BY ALL
 """
 
+# torch's FSDP2 gathers a module into one buffer and copies its parameters out of it
+# (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, wait_for_unshard); FSDP1 uses views.
+PARAMETER_COPIES = """
+INSERT INTO parameter_copy BY NAME
+SELECT e.run, e.rank, s.step, count(*) AS copies, sum(e.dur_ns)::BIGINT AS copies_ns
+FROM event e JOIN step s ON s.run = e.run AND s.rank = e.rank
+  AND e.start_ns >= s.start_ns AND e.start_ns < s.end_ns
+WHERE e.run = $1 AND class = 'annotation' AND device IS NOT NULL
+  AND starts_with(name, 'FSDP::all_gather_copy_out')
+GROUP BY ALL ORDER BY ALL
+"""
+
 # A scalar or a handful of them: what logging a metric sends.
 TINY_BYTES = 1024
 # What follows a call within this is of the same burst: Python between two logged values; the

@@ -107,8 +107,9 @@ def device_gaps(
     by_wait = 2 * regained >= np.maximum(high - low, 1)
     needless = np.zeros(len(low), dtype=bool)
     if len(waits):
-        ends = activity.end[waits]
-        last = waits[np.maximum(np.searchsorted(ends, launch, side="right") - 1, 0)]
+        before = np.searchsorted(activity.end[waits], launch, side="right") - 1
+        by_wait &= before >= 0  # else only the queue was full: what waits later is not to blame
+        last = waits[np.maximum(before, 0)]
         of_barrier = _is_barrier(line, activity, last, barriers)
         names = np.array([name for name, _ in KINDS], dtype=object)[activity.kind[last]]
         kinds = np.where(by_wait, np.where(of_barrier, BARRIER, names), kinds)

@@ -24,7 +24,7 @@ from advisor.metrics.compare.runs import Comparison, Timed, comparison
 from advisor.metrics.compare.significance import Difference, difference
 from advisor.metrics.timeline.parts import KINDS, Parts
 from advisor.report import comparison as rows
-from advisor.report.comparison_notes import notes
+from advisor.report.comparison_notes import notes, warning
 
 
 @pytest.fixture(scope="module")
@@ -354,8 +354,8 @@ def test_of_another_job_no_finding_is_the_cause(
     assert (rows.cause(found, two) is None) == bool(codes)
     assert (rows.why(found, two, found.differences[0]) == "") == bool(codes)
     # It is the first thing that is read.
-    assert tables.text(found, whole=False).startswith(rows.warning(found))
-    assert bool(rows.warning(found)) == bool(codes)
+    assert tables.text(found, whole=False).startswith(warning(found))
+    assert bool(warning(found)) == bool(codes)
 
 
 def test_the_kinds_of_a_compared_step_add_up_to_the_step_that_every_view_names() -> None:

@@ -10,13 +10,13 @@ from advisor.metrics.compare.figures import RunFigures, scaling_efficiency
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.models.theory import Theory
 from advisor.report import comparison as rows
-from advisor.report.comparison_notes import notes
+from advisor.report.comparison_notes import notes, warning
 
 
 def text(found: Comparison, *, whole: bool) -> str:
     """The headline and what matters; then all of it, where it is ``whole`` or nothing matters."""
     matters = _matters(found)
-    first = "\n".join(filter(None, (rows.warning(found), rows.headline(found)))) + f"\n\n{matters}"
+    first = "\n".join(filter(None, (warning(found), rows.headline(found)))) + f"\n\n{matters}"
     if matters and not whole:
         return f"{first}{say(COMPARED, 'more', {})}"
     return first + _figures(found) + _traffic(found) + _operators(found)

@@ -91,22 +91,6 @@ def headline(found: Comparison) -> str:
     return say(COMPARED, "none-fastest" if alike else "fastest", values)
 
 
-def warning(found: Comparison) -> str:
-    """What makes runs another job than the base, which is to be read first; '' of one job."""
-    if not found.unlike:
-        return ""
-    several = len(found.runs) > 2
-    runs = [(run if several else "", _unlike(found, run)) for run in found.unlike]
-    return say(COMPARED, "unlike", {"runs": runs})
-
-
-def _unlike(found: Comparison, run: str) -> str:
-    parts = found.unlike[run]
-    return " and ".join(
-        say(COMPARED, f"unlike-{it.code}", {"base": it.base, "other": it.other}) for it in parts
-    )
-
-
 def _against(found: Comparison, row: RunFigures, change: Difference) -> str:
     values: dict[str, Any] = {
         "run": row.run,

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from advisor.messages import COMPARED, say
 from advisor.metrics.compare.figures import UNPROFILED, RunFigures
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.compare.significance import Difference
 from advisor.report.numbers import short
 from advisor.vocabulary.words import about
+
+
+def warning(found: Comparison) -> str:
+    """What makes runs another job than the base, which is to be read first; '' of one job."""
+    if not found.unlike:
+        return ""
+    several = len(found.runs) > 2
+    runs = [(run if several else "", _unlike(found, run)) for run in found.unlike]
+    return say(COMPARED, "unlike", {"runs": runs})
+
+
+def _unlike(found: Comparison, run: str) -> str:
+    parts = found.unlike[run]
+    return " and ".join(
+        say(COMPARED, f"unlike-{it.code}", {"base": it.base, "other": it.other}) for it in parts
+    )
 
 
 def notes(found: Comparison) -> list[str]:

@@ -10,7 +10,7 @@ from advisor.messages import SUMMARY, say
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.timeline.parts import Parts, by_rank, mean
 from advisor.report import comparison as compared
-from advisor.report import numbers, pasted, summary
+from advisor.report import comparison_notes, numbers, pasted, summary
 from advisor.report.figures import KINDS, Figure, StepBar, legend_for
 from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
@@ -42,7 +42,7 @@ class First:
 def first_screen(report: FindingsReport, store: Store | None, found: Comparison | None) -> First:
     """Of the verdict, or of the comparison where that was asked for."""
     if found is not None:
-        warning = compared.warning(found)
+        warning = comparison_notes.warning(found)
         tone, state = ("warning", warning) if warning else ("info", "Comparison")
         title, bars = compared.headline(found), comparison.bars(found)
         return First(tone, state, title, "", (), bars, None, ())

@@ -26,6 +26,7 @@ OTHER_GROUNDS = {
     "jitter",
     "launch-bound",
     "network-bound",
+    "no-free-core",
     "one-rank-pauses",
     "packet-loss",
     "pause-in-every-step",

@@ -190,7 +190,7 @@ def make_report(*, name: str = "rank 2", ranks: int = 4, late_rank: int = 2) -> 
         savings_low_ns=1 * MS,
         savings_high_ns=4 * MS,
         confidence=Confidence.MODELLED,
-        fix=["Make buckets larger.\nDistributedDataParallel(model, bucket_cap_mb=25)"],
+        fix=["Make buckets larger.\nDDP(model, bucket_cap_mb=25)"],
     )
     outcomes = [
         Outcome(run=RUN, rule="straggler-rank", outcome=OutcomeKind.FIRED),

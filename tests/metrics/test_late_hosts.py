@@ -55,12 +55,12 @@ def test_hosts_of_one_rank_and_ranks_of_one_host_are_no_units() -> None:
     assert by_host([late], {0: "a"}) == []
 
 
-def row(rank: int, cost_ms: int, reason: str = "slow-compute") -> dict[str, Any]:
+def row(rank: int, cost_ms: int, reason: str = "slow-compute", **evidence: float) -> dict[str, Any]:
     return {
         "rank": rank,
         "systematic": cost_ms > 0,
         "reason": reason,
-        "reason_evidence": json.dumps({"others_per_peer": 1.0}),
+        "reason_evidence": json.dumps({"others_per_peer": 1.0, **evidence}),
         "cost_ns_per_step": cost_ms * MS,
     }
 
@@ -102,6 +102,19 @@ def test_one_late_rank_of_a_host_of_two_makes_no_late_host() -> None:
     of_all = [row(rank, 18 * (rank == 2)) for rank in pairs]
     of_hosts = [(row(rank, cost), [rank]) for rank, cost in enumerate((0, 0, 26, 4))]
     assert with_hosts(of_all, of_hosts, pairs) == of_all
+
+
+def test_a_rank_that_is_late_by_what_it_waited_makes_no_late_host() -> None:
+    """GIVEN a late rank, and its neighbour that waits for it and reaches its own group late THEN
+    the rank is the culprit; as long as it waited the neighbour may be late by itself."""
+    pairs = dict.fromkeys((0, 1), "a") | dict.fromkeys((2, 3), "b")
+    of_all = [row(rank, 18 * (rank == 2)) for rank in pairs]
+    for waited_ms, named in ((192, None), (62, [2, 3])):
+        evidence = {"inherited_ns": waited_ms * MS, "compute_excess_ns": 62 * MS}
+        of_hosts = [(row(0, 0), [0]), (row(1, 0), [1]), (row(2, 26), [2])]
+        of_hosts.append((row(3, 12, "slow-compute", **evidence), [3]))
+        (late,) = [one for one in with_hosts(of_all, of_hosts, pairs) if one["systematic"]]
+        assert json.loads(late["reason_evidence"]).get("with") == named
 
 
 def test_the_latest_rank_of_a_late_host_is_no_culprit_of_its_own() -> None:

@@ -24,6 +24,7 @@ _WORTH_A_LOOK = 0.05  # chance that a host is last so often, before all calls ar
 _BY_FAR = 4  # the same, in what it is late beyond the next
 # Whose ranks come late for another's sake: one of its own holds them up, or what they sent before.
 _INHERITED = ("slow-transfer-before", "all-hosts-late")
+_MOSTLY = 2  # times as long as it computes or idles longer itself a rank is late by what it waited
 
 
 def by_host(
@@ -72,9 +73,11 @@ def with_hosts(
         if len(mates) < 2 or rows.keys() < set(mates) or not all(r["systematic"] for r in late):
             continue
         row = late[(len(late) - 1) // 2]
+        evidence = json.loads(row["reason_evidence"])
         read = [rank for rank in mates if rank in result]
         alone = [result[r]["cost_ns_per_step"] for r in read if result[r]["systematic"]]
-        if row["reason"] in _INHERITED:
+        own = max(evidence.get(f"{part}_excess_ns", 0) for part in ("compute", "idle"))
+        if row["reason"] in _INHERITED or evidence.get("inherited_ns", 0) > _MOSTLY * own:
             continue
         # A rank is late by itself where it costs more beyond its host's others than they all do.
         if 2 * row["cost_ns_per_step"] <= max(alone, default=0):
@@ -82,8 +85,7 @@ def with_hosts(
         for rank in read:  # its lateness is its host's
             nothing = {"cost_ns_per_step": 0, "wait_ns_per_step": 0, "wait_by_step": "{}"}
             result[rank] = {**result[rank], "systematic": False, **nothing}
-        evidence = {**json.loads(row["reason_evidence"]), "with": mates}
-        result[row["rank"]] = {**row, "reason_evidence": json.dumps(evidence)}
+        result[row["rank"]] = {**row, "reason_evidence": json.dumps({**evidence, "with": mates})}
     return list(result.values())
 
 

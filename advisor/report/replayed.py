@@ -155,7 +155,7 @@ def lines(changes: Sequence[Replayed]) -> list[tuple[str, str, str]]:
 
 
 def _as_number(value: str) -> float:
-    return float(value) if value.replace(".", "").isdecimal() else 0.0
+    return float(value) if value.replace(".", "", 1).isdecimal() else 0.0
 
 
 def _gain_of(finding: Finding) -> tuple[float, float, float]:

@@ -396,14 +396,19 @@ WHENCE = [
 ]  # fmt: skip
 
 
+def first_error(folder: Path, text: str) -> Finding:
+    """What a log of this text is diagnosed with first of what NCCL and its job say."""
+    log = folder / "job.log"
+    log.write_text(text)
+    with advisor.load(str(log)) as run:
+        return next(item for item in run.report.findings if item.rule == "nccl-error")
+
+
 @pytest.mark.parametrize(("line", "ranks", "hosts"), WHENCE, ids=[case[0][:30] for case in WHENCE])
 def test_the_host_and_rank_are_those_that_the_line_is_of(
     tmp_path: Path, line: str, ranks: list[int], hosts: list[str]
 ) -> None:
-    log = tmp_path / "job.log"
-    log.write_text(f"{TWO_HOSTS}{line}\n")
-    with advisor.load(str(log)) as run:
-        found = next(item for item in run.report.findings if item.rule == "nccl-error")
+    found = first_error(tmp_path, f"{TWO_HOSTS}{line}\n")
     assert (found.ranks, found.hosts) == (ranks, hosts)
 
 
@@ -429,10 +434,7 @@ MARKED = [
 def test_a_line_is_of_those_whose_mark_it_has(
     tmp_path: Path, marks: list[str], line: str, ranks: list[int], hosts: list[str]
 ) -> None:
-    log = tmp_path / "job.log"
-    log.write_text(f"{marked(marks)}{line}\n")
-    with advisor.load(str(log)) as run:
-        found = next(item for item in run.report.findings if item.rule == "nccl-error")
+    found = first_error(tmp_path, f"{marked(marks)}{line}\n")
     assert (found.ranks, found.hosts) == (ranks, hosts)
 
 
@@ -440,10 +442,7 @@ def test_a_line_is_of_those_whose_mark_it_has(
 def test_a_task_is_a_rank_where_torch_numbers_them_alike(
     tmp_path: Path, told: str, ranks: list[int]
 ) -> None:
-    log = tmp_path / "job.log"
-    log.write_text(f"{told}\n2: {OOM}\n")
-    with advisor.load(str(log)) as run:
-        found = next(item for item in run.report.findings if item.rule == "nccl-error")
+    found = first_error(tmp_path, f"{told}\n2: {OOM}\n")
     assert found.ranks == ranks
 
 

@@ -191,13 +191,15 @@ def _step_of(row: Mapping[str, Any], facts: Facts) -> int | None:
     return facts.step_ns if given is None else max(int(given), facts.step_ns or 0)
 
 
-def _bounded(rule: Rule, facts: Facts, row: dict[str, Any]) -> dict[str, int | None]:
+def _bounded(
+    rule: Rule, facts: Facts, row: dict[str, Any], step_ns: int | None
+) -> dict[str, int | None]:
     """The row's savings within the step, ns. Compute beside which nothing runs stays whatever the
     rule's fix gives, unless the rule is about compute itself or claims no time."""
     parts = {claim.part for claim in rule.claims}
     if not parts or not parts <= _LEAVES_COMPUTE:
-        return bounded(row, _step_of(row, facts))[0]
-    return bounded(row, _step_of(row, facts), facts.compute_alone_ns, facts.running_share)[0]
+        return bounded(row, step_ns)[0]
+    return bounded(row, step_ns, facts.compute_alone_ns, facts.running_share)[0]
 
 
 def _finding(
@@ -205,7 +207,7 @@ def _finding(
 ) -> Finding:
     known = {**asdict(facts), **values, **row, "group": _group(sandbox, facts, row)}
     step_ns = _step_of(row, facts)
-    numbers = _bounded(rule, facts, row)
+    numbers = _bounded(rule, facts, row, step_ns)
     where = render(rule.where, known)
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
     known |= {"finding_number": token(finding_id), "measure_first": False}

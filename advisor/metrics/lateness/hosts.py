@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.lateness.blame import Arrivals
+from advisor.metrics.lateness.reasons import is_inherited
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import binomial_tail
 
@@ -24,7 +25,6 @@ _WORTH_A_LOOK = 0.05  # chance that a host is last so often, before all calls ar
 _BY_FAR = 4  # the same, in what it is late beyond the next
 # Whose ranks come late for another's sake: one of its own holds them up, or what they sent before.
 _INHERITED = ("slow-transfer-before", "all-hosts-late")
-_MOSTLY = 2  # times as long as it computes or idles longer itself a rank is late by what it waited
 
 
 def by_host(
@@ -76,8 +76,7 @@ def with_hosts(
         evidence = json.loads(row["reason_evidence"])
         read = [rank for rank in mates if rank in result]
         alone = [result[r]["cost_ns_per_step"] for r in read if result[r]["systematic"]]
-        own = max(evidence.get(f"{part}_excess_ns", 0) for part in ("compute", "idle"))
-        if row["reason"] in _INHERITED or evidence.get("inherited_ns", 0) > _MOSTLY * own:
+        if row["reason"] in _INHERITED or is_inherited(evidence):
             continue
         # A rank is late by itself where it costs more beyond its host's others than they all do.
         if 2 * row["cost_ns_per_step"] <= max(alone, default=0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,13 @@ class Reason:
 
     name: str
     evidence: Mapping[str, float | str | None]
+
+
+def is_inherited(evidence: Mapping[str, Any]) -> bool:
+    """Whether a rank is late by what it waited, far more than by what it computes or idles longer;
+    by :attr:`Reason.evidence`, which lacks these numbers where nothing was compared."""
+    own = max(evidence.get("compute_excess_ns", 0), evidence.get("idle_excess_ns", 0))
+    return bool(evidence.get("inherited_ns", 0) > 2 * own)
 
 
 def reason_of(
@@ -105,7 +113,7 @@ def reason_of(
         return Reason("slow-transfer-before", evidence) if inherited > 0 else None
     if max(compute, idle, inherited, asked_late) <= 0:
         return Reason("unknown", evidence)
-    if inherited > 2 * max(compute, idle) and not systematic:
+    if not systematic and is_inherited(evidence):
         return Reason("slow-transfer-before", evidence)
     peers = sorted({r for item in items if rank in item.ranks for r in item.ranks} - {rank})
     # A call that starts as soon as it is asked for waited for its host, whatever ran meanwhile.

@@ -9,45 +9,41 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from advisor.engine.claims import Ledger, claims_of
+from advisor.engine.evidence import evidence_of
 from advisor.engine.facts import Facts
 from advisor.engine.fragments import said
 from advisor.engine.needs import not_applicable, what_is_missing
 from advisor.engine.numbering import token
 from advisor.engine.partly_read import as_far_as_read
-from advisor.engine.plain import Room, named
-from advisor.engine.rule import PAIRED_FLOOR, Rule
+from advisor.engine.plain import named
+from advisor.engine.rule import Rule
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.engine.savings_bounds import COLUMNS as SAVINGS
 from advisor.engine.savings_bounds import bounded
 from advisor.engine.verdict.probability import judged
+from advisor.engine.worth import (
+    above_noise,
+    floor_of,
+    paired_floor,
+    savings_of,
+    severity_of,
+    step_of,
+)
 from advisor.errors import AdvisorError
 from advisor.findings import (
-    CRITICAL_SHARE,
-    SEVERITY_ORDER,
-    WARNING_SHARE,
-    Evidence,
     Finding,
     Outcome,
     OutcomeKind,
-    Severity,
-    Table,
-    Window,
     is_wide,
 )
 from advisor.store.running import was_stopped
 from advisor.vocabulary.groups import group_words
 from advisor.vocabulary.words import about, fall, render, render_lines
 
-# Of so much of the step the loss itself is worth a warning, whatever the noise leaves of its cause.
-LOST_SHARE = 0.2
-
 _NO_TRAINING = {
     "inference": "this is inference",
     "forward": "no backward pass was recorded",
 }
-_MAX_EVIDENCE_ROWS = 12
-_LEAVES_COMPUTE = {"transfer", "wait", "exposed", "idle", "queued", "memory"}
-_TYPED = ("ranks", "hosts", "links", "process_group")
 
 
 @dataclass
@@ -76,7 +72,7 @@ def evaluate(
                 return Result(not_applicable(rule.id, need, missing, sandbox, facts))
         rows = sandbox.records(rule.sql, values)
         _check_savings(rule, rows)
-        kept, dropped_ns = _above_noise(rule, rows, facts)
+        kept, dropped_ns = above_noise(rule, rows, facts)
         listed = [as_far_as_read(rule, row, sandbox) for row in kept[: rule.limit]]
         findings = [_finding(rule, sandbox, facts, values, row) for row in listed]
         claims = [
@@ -97,7 +93,7 @@ def evaluate(
         ]
         found.claims = claims
         found.outcome.mistakes = [
-            mistake for row in listed for mistake in bounded(row, _step_of(row, facts))[1]
+            mistake for row in listed for mistake in bounded(row, step_of(row, facts))[1]
         ]
         return found
     reason = ""
@@ -113,20 +109,6 @@ def _result(rule: Rule, run: str, kind: OutcomeKind, reason: str) -> Result:
     return Result(Outcome(run=run, rule=rule.id, outcome=kind, reason=reason))
 
 
-def floor_of(rule: Rule, facts: Facts) -> int:
-    """The smallest recoverable time, ns per step, that this rule's kind of evidence can show.
-
-    Steps of a run differ, so a claim that rests on their length needs the run's noise floor. What
-    ranks or calls of the same steps differ by is not blurred by that; what stays is the least that
-    an A/B of practical length resolves.
-    """
-    return _paired_floor(facts) if rule.paired else facts.noise_ns or 0
-
-
-def _paired_floor(facts: Facts) -> int:
-    return round(PAIRED_FLOOR * (facts.step_ns or 0))
-
-
 def _check_savings(rule: Rule, rows: list[dict[str, Any]]) -> None:
     """ValueError that names rule and column where a time is no number."""
     for row in rows:
@@ -140,74 +122,12 @@ def _check_savings(rule: Rule, rows: list[dict[str, Any]]) -> None:
                 )
 
 
-def _above_noise(
-    rule: Rule, rows: list[dict[str, Any]], facts: Facts
-) -> tuple[list[dict[str, Any]], int | None]:
-    """Instances worth reporting, best first, and the largest gain that was not measurable."""
-    ordered = sorted(rows, key=lambda row: -(row.get("savings_ns") or 0))
-    if not rule.noise_floor:
-        return ordered, None
-    floor = floor_of(rule, facts)
-    kept = [row for row in ordered if row.get("savings_ns") is None or row["savings_ns"] > floor]
-    dropped = [int(row["savings_ns"]) for row in ordered if row not in kept]
-    return kept, max(dropped, default=None)
-
-
-def severity_of(rule: Rule, row: Mapping[str, Any], facts: Facts) -> Severity:
-    """Critical from 10 %, warning from 3 % of the step (:func:`_step_of`), else info.
-
-    A warning must be sure: when the low end of the interval is under the noise floor, the finding
-    is info, unless it costs something for sure and a fifth of the step or more, or its cause is
-    counted (partly_read.py). A column
-    ``severity`` of the rule's SQL comes first: for evidence that has no time per step, such as a
-    setting found in a log.
-    """
-    if row.get("severity"):
-        return Severity(row["severity"])
-    if rule.severity != "by-savings":
-        return Severity(rule.severity)
-    savings, low = row.get("savings_ns") or 0, row.get("savings_low_ns")
-    graded = Severity.INFO
-    step_ns = _step_of(row, facts)
-    counted = bool(row.get("is_counted"))
-    if savings and step_ns and (counted or low is None or low > floor_of(rule, facts)):
-        share = savings / step_ns
-        if share >= CRITICAL_SHARE:
-            graded = Severity.CRITICAL
-        elif share >= WARNING_SHARE:
-            graded = Severity.WARNING
-    elif low is not None and low > 0 and savings >= LOST_SHARE * (step_ns or math.inf):
-        graded = Severity.WARNING
-    ceiling = Severity.WARNING if counted else Severity(rule.at_most)
-    return graded if SEVERITY_ORDER[graded] >= SEVERITY_ORDER[ceiling] else ceiling
-
-
-def _step_of(row: Mapping[str, Any], facts: Facts) -> int | None:
-    """The step that savings are of: the typical one, or a column ``of_step_ns`` of the rule's SQL.
-
-    What happens in some steps only is paid for by their mean.
-    """
-    given = row.get("of_step_ns")
-    return facts.step_ns if given is None else max(int(given), facts.step_ns or 0)
-
-
-def _bounded(
-    rule: Rule, facts: Facts, row: dict[str, Any], step_ns: int | None
-) -> dict[str, int | None]:
-    """The row's savings within the step, ns. Compute beside which nothing runs stays whatever the
-    rule's fix gives, unless the rule is about compute itself or claims no time."""
-    parts = {claim.part for claim in rule.claims}
-    if not parts or not parts <= _LEAVES_COMPUTE:
-        return bounded(row, step_ns)[0]
-    return bounded(row, step_ns, facts.compute_alone_ns, facts.running_share)[0]
-
-
 def _finding(
     rule: Rule, sandbox: Sandbox, facts: Facts, values: dict[str, Any], row: dict[str, Any]
 ) -> Finding:
     known = {**asdict(facts), **values, **row, "group": _group(sandbox, facts, row)}
-    step_ns = _step_of(row, facts)
-    numbers = _bounded(rule, facts, row, step_ns)
+    step_ns = step_of(row, facts)
+    numbers = savings_of(rule, facts, row, step_ns)
     where = render(rule.where, known)
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
     known |= {"finding_number": token(finding_id), "measure_first": False}
@@ -218,7 +138,7 @@ def _finding(
         known["fall"] = fall(gain, low, high, step_ns or math.inf)
         known["measure_first"] = is_wide(low, high)
     share = gain / step_ns if gain is not None and step_ns else None
-    floor_ns = floor_of(rule, facts) if rule.noise_floor else _paired_floor(facts)
+    floor_ns = floor_of(rule, facts) if rule.noise_floor else paired_floor(facts)
     if rule.says == "where":
         floor_ns = 0  # that time goes there is seen, whatever hiding it gives
     basis, probability = judged(rule, row, floor_ns)
@@ -244,7 +164,7 @@ def _finding(
         savings_share=share,
         confidence=row.get("confidence") or rule.savings.confidence,
         assumes=render(rule.savings.assumes, known),
-        evidence=_evidence(rule, sandbox, known, row),
+        evidence=evidence_of(rule, sandbox, known, row),
         fix=said(rule.fix, known, render_lines),
         verify=" ".join(said(rule.verify, known, render_lines)),
         wrong_if=[words for text in rule.false_alarms if (words := render(text, known))],
@@ -274,71 +194,6 @@ def _group(sandbox: Sandbox, facts: Facts, row: Mapping[str, Any]) -> str:
         known["size"] = joined["ranks"] if joined["ranks"] == facts.world_size else None
     words = group_words(name, world_size=facts.world_size, **known)
     return f"{words} (group {name})" if several else words
-
-
-def _evidence(
-    rule: Rule, sandbox: Sandbox, known: Mapping[str, Any], row: Mapping[str, Any]
-) -> Evidence:
-    tables, room = [], Room()
-    for query in rule.evidence:
-        columns, rows = sandbox.select(query.sql, known)
-        if not rows:
-            continue
-        shown = [[room.plain(value) for value in line] for line in rows[:_MAX_EVIDENCE_ROWS]]
-        note = query.note
-        if len(rows) > len(shown):
-            note = f"{note} First {len(shown)} of {len(rows)} rows.".strip()
-        tables.append(Table(title=query.title, columns=columns, rows=shown, note=note))
-    hidden = {
-        *SAVINGS,
-        *_TYPED,
-        "worst_call",
-        "worst_step",
-        "severity",
-        "is_option",
-        "floor_ns",
-        "unread_words",
-        "is_counted",
-    }
-    return Evidence(
-        tables=tables,
-        sql=rule.sql,
-        window=_window(sandbox, row),
-        facts={name: room.plain(value) for name, value in row.items() if name not in hidden},
-    )
-
-
-def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
-    """Around the worst call, with a third of its length on each side; else the worst step."""
-    culprit = row.get("culprit_rank")
-    if row.get("worst_call") is not None:
-        records = sandbox.records(
-            "SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns, any_value(step) AS step, "
-            "list(DISTINCT rank ORDER BY rank) AS ranks FROM collective WHERE call_id = $call",
-            {"call": row["worst_call"]},
-        )
-        margin = 3
-    elif row.get("worst_step") is not None:
-        records = sandbox.records(
-            "SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns, any_value(step) AS step, "
-            "list(DISTINCT rank ORDER BY rank) AS ranks FROM step WHERE step = $step",
-            {"step": row["worst_step"]},
-        )
-        margin = 50
-    else:
-        return None
-    (found,) = records
-    if found["start_ns"] is None:
-        return None
-    pad = max(1000, (found["end_ns"] - found["start_ns"]) // margin)
-    return Window(
-        start_ns=found["start_ns"] - pad,
-        end_ns=found["end_ns"] + pad,
-        ranks=found["ranks"],
-        step=found["step"],
-        culprit_rank=culprit,
-        call_ids=[] if row.get("worst_call") is None else [int(row["worst_call"])],
-    )
 
 
 def _named(row: Mapping[str, Any], many: str) -> list[Any]:

@@ -1,0 +1,71 @@
+"""What stands beside a finding: the rule's tables, the row's facts, where in the trace to look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.engine.plain import Room
+from advisor.engine.rule import Rule
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.savings_bounds import COLUMNS as SAVINGS
+from advisor.findings import Evidence, Table, Window
+
+_MAX_EVIDENCE_ROWS = 12
+# Columns with a place of their own in the finding, or that say how the row is to be read.
+_TYPED = {"ranks", "hosts", "links", "process_group", "worst_call", "worst_step", "severity"}
+_NOT_FACTS = {*SAVINGS, *_TYPED, "is_option", "floor_ns", "unread_words", "is_counted"}
+
+
+def evidence_of(
+    rule: Rule, sandbox: Sandbox, known: Mapping[str, Any], row: Mapping[str, Any]
+) -> Evidence:
+    tables, room = [], Room()
+    for query in rule.evidence:
+        columns, rows = sandbox.select(query.sql, known)
+        if not rows:
+            continue
+        shown = [[room.plain(value) for value in line] for line in rows[:_MAX_EVIDENCE_ROWS]]
+        note = query.note
+        if len(rows) > len(shown):
+            note = f"{note} First {len(shown)} of {len(rows)} rows.".strip()
+        tables.append(Table(title=query.title, columns=columns, rows=shown, note=note))
+    return Evidence(
+        tables=tables,
+        sql=rule.sql,
+        window=_window(sandbox, row),
+        facts={name: room.plain(value) for name, value in row.items() if name not in _NOT_FACTS},
+    )
+
+
+def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
+    """Around the worst call, with a third of its length on each side; else the worst step."""
+    culprit = row.get("culprit_rank")
+    if row.get("worst_call") is not None:
+        records = sandbox.records(
+            "SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns, any_value(step) AS step, "
+            "list(DISTINCT rank ORDER BY rank) AS ranks FROM collective WHERE call_id = $call",
+            {"call": row["worst_call"]},
+        )
+        margin = 3
+    elif row.get("worst_step") is not None:
+        records = sandbox.records(
+            "SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns, any_value(step) AS step, "
+            "list(DISTINCT rank ORDER BY rank) AS ranks FROM step WHERE step = $step",
+            {"step": row["worst_step"]},
+        )
+        margin = 50
+    else:
+        return None
+    (found,) = records
+    if found["start_ns"] is None:
+        return None
+    pad = max(1000, (found["end_ns"] - found["start_ns"]) // margin)
+    return Window(
+        start_ns=found["start_ns"] - pad,
+        end_ns=found["end_ns"] + pad,
+        ranks=found["ranks"],
+        step=found["step"],
+        culprit_rank=culprit,
+        call_ids=[] if row.get("worst_call") is None else [int(row["worst_call"])],
+    )

@@ -80,6 +80,7 @@ DENIED = Evidence(facts={"probe": "denies"})
         ({"findings": [finding("note", None, severity="info")]}, "healthy", "healthy"),
         ({"findings": [finding("jitter"), finding()]}, "sure", "finding"),
         ({"findings": [finding("jitter", ms=25), finding(ms=6)]}, "lossy", "jitter"),
+        ({"findings": [finding(ms=1.2), finding("jitter", ms=6)]}, "lossy", "jitter"),
         ({"findings": [finding(*EXPOSED, **BARE)]}, "lossy", "exposed-communication"),
         ({"findings": [finding(*EXPOSED, **BARE), finding(ms=16)]}, "sure", "finding"),
         (

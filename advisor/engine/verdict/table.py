@@ -104,7 +104,13 @@ def _small(it: Situation, shares: Shares) -> Decision | None:
     found = _best(it, SMALL)
     if found is None or found.finding is None:
         return found
-    # It does not stand before what is only possible and would give more.
+    # It does not stand before what is only possible, nor before waiting that is worth a warning,
+    # where either would give more.
+    most_ns = found.finding.savings_high_ns or found.finding.savings_ns or 0
+    warned = (item for item in it.findings if item.severity is not Severity.INFO)
+    larger = (item for item in warned if item.rule in NOBODYS and expected_ns(item) > most_ns)
+    if (loss := next(larger, None)) is not None:
+        return about(loss)
     return _if_possible(it, shares, expected_ns(found.finding)) or found
 
 

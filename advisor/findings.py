@@ -219,7 +219,11 @@ class Finding(_Model):
         """
         if self.savings_ns is None or self.savings_low_ns is None or self.savings_low_ns > 0:
             return None
-        return max(self.savings_ns, self.savings_high_ns or 0) or None
+        return self.most_ns() or None
+
+    def most_ns(self) -> int:
+        """The upper end of its gain, 0 without one."""
+        return max(self.savings_ns or 0, self.savings_high_ns or 0)
 
     def is_sure(self) -> bool:
         """Whether its cause is: of a rule that no lab has tried none is."""

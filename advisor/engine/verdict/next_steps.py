@@ -128,7 +128,7 @@ def _try(item: Finding) -> dict[str, Any]:
         "probability": None if is_option(item) else item.probability,
         "cause": item.title.rstrip("."),
         "gain": estimate(item.savings_ns or 0, *ends),
-        "gain_ns": most(item),
+        "gain_ns": item.most_ns(),
         "fix": item.fix[0],
     }
 
@@ -147,11 +147,7 @@ def options(it: Situation) -> Sequence[Finding]:
         and it.step_ns
         and (item.savings_ns or 0) >= least
     ]
-    return sorted(worth, key=lambda item: (is_option(item), -most(item)))
-
-
-def most(item: Finding) -> int:
-    return max(item.savings_ns or 0, item.savings_high_ns or 0)
+    return sorted(worth, key=lambda item: (is_option(item), -item.most_ns()))
 
 
 def look_at(it: Situation) -> Finding | None:

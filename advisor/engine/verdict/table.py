@@ -96,8 +96,7 @@ def _large(it: Situation, shares: Shares) -> Decision | None:
     if found is None or found.finding is None or found.kind is VerdictKind.SURE:
         return found
     # What is itself but probable does not stand before what would give more than its high end.
-    most_ns = found.finding.savings_high_ns or found.finding.savings_ns or 0
-    return _if_possible(it, shares, most_ns) or found
+    return _if_possible(it, shares, found.finding.most_ns()) or found
 
 
 def _small(it: Situation, shares: Shares) -> Decision | None:
@@ -106,7 +105,7 @@ def _small(it: Situation, shares: Shares) -> Decision | None:
         return found
     # It does not stand before what is only possible, nor before waiting that is worth a warning,
     # where either would give more.
-    most_ns = found.finding.savings_high_ns or found.finding.savings_ns or 0
+    most_ns = found.finding.most_ns()
     warned = (item for item in it.findings if item.severity is not Severity.INFO)
     larger = (item for item in warned if item.rule in NOBODYS and expected_ns(item) > most_ns)
     if (loss := next(larger, None)) is not None:
@@ -135,7 +134,11 @@ def _best(it: Situation, least: float) -> Decision | None:
     losses = [item for item in likely if item.rule in NOBODYS]
     least_ns = COVERED * max(map(expected_ns, losses), default=0.0)
     causes = [item for item in likely if item not in losses and expected_ns(item) >= least_ns]
-    found = about((causes or losses)[0])
+    first = (causes or losses)[0]
+    # What gives more at its least than the first at its most comes before it, however it is graded.
+    most_ns = first.most_ns()
+    more = [item for item in causes if (item.savings_low_ns or 0) > most_ns]
+    found = about(max(more, key=expected_ns, default=first))
     unknown = it.coverage is not None and it.coverage.share < LEAST_KNOWN
     if unknown and found.kind is VerdictKind.SURE:
         return replace(found, kind=VerdictKind.PROBABLE)

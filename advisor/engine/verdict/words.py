@@ -15,7 +15,6 @@ from advisor.engine.verdict.grade import ABOUT_FINDINGS, severity_of
 from advisor.engine.verdict.next_steps import (
     MOST_STEPS,
     look_at,
-    most,
     next_steps,
     of_finding,
     options,
@@ -130,7 +129,7 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
     elif decision.kind in (VerdictKind.LOSSY, VerdictKind.HEALTHY):
         option = next(iter(options(it)), None)
         values |= {"option": option.title if option else None,
-                   "option_ns": most(option) if option else None,
+                   "option_ns": option.most_ns() if option else None,
                    "possible": _possible(decision, it),
                    "in_turn": waits_in_turn(it) is not None}  # fmt: skip
         if decision.kind is VerdictKind.HEALTHY:
@@ -168,7 +167,7 @@ def _idle_beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[
     """Of idle time that no finding is about, where it is more than what this one may give."""
     idle = it.shares.idle if it.shares is not None else 0.0
     explained = any("idle" in item.claims for item in it.findings)
-    gives_ns = max(found.savings_ns or 0, found.savings_high_ns or 0)
+    gives_ns = found.most_ns()
     if explained or not found.savings_ns or idle < LOST or idle * it.step_ns <= gives_ns:
         return []
     return [say(WHYS, "beside", values)]

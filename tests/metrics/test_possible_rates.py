@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.config.hardware import find_device, machine
+from advisor.metrics.links.by_duration import SLOWDOWNS, _of_kind
 from advisor.metrics.links.durations import Durations, Kind
 from advisor.metrics.links.expected import (
     EFFICIENCY,
@@ -18,7 +19,6 @@ from advisor.metrics.links.expected import (
     nothing_known,
 )
 from advisor.metrics.links.locations import Members
-from advisor.metrics.links.slow_location import SLOWDOWNS, _of_kind
 
 MB = 10**6
 HOSTS = {rank: ("host", rank // 2) for rank in range(6)}

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.metrics.derive import derive
 from advisor.metrics.links import ring_lags, ring_patterns, ring_reach, slow_location
-from advisor.metrics.links.named import LIKELY, Name
+from advisor.metrics.links.named import LIKELY, SURE, Name
 from advisor.metrics.rings.nccl import LOW_LATENCY, SIMPLE, Protocol, paths, paths_after
 from tests.metrics.nccl_rings import (
     SLICE_BYTES,
@@ -28,9 +28,12 @@ from tests.metrics.support import store_of
 MB = 1_000_000
 
 
-def rows(fabric: Fabric, asks: list[Ask], **more: Any) -> list[dict[str, Any]]:
-    """The links that are named, with their evidence."""
+def rows(
+    fabric: Fabric, asks: list[Ask], unread: tuple[int, ...] = (), **more: Any
+) -> list[dict[str, Any]]:
+    """The links that are named, with their evidence, without the files of some ranks."""
     traces = recording(fabric, asks, steps=6, **more)
+    traces = {rank: trace for rank, trace in traces.items() if rank not in unread}
     store = store_of(traces)
     for rank, trace in traces.items():
         for device in trace["deviceProperties"]:
@@ -66,6 +69,26 @@ def test_healthy_links_name_nothing(plan: Any, offset: float) -> None:
 def test_a_late_rank_is_no_slow_link() -> None:
     fabric = Fabric(2, 4)
     assert rows(fabric, hsdp(fabric), slow={5: 1.5}) == []
+
+
+@pytest.mark.parametrize(("unread", "near"), [((5,), [2, 3]), ((4, 5), [2, 3])])
+def test_ranks_whose_files_are_lost_hide_no_slow_nic(
+    unread: tuple[int, ...], near: list[int]
+) -> None:
+    slow = dict.fromkeys((2, 3), 0.3)
+    fabric = Fabric(4, 2, sends=slow, receives=slow)
+    (found,) = rows(fabric, ddp(fabric), unread)
+    assert set(found["near"]) <= set(near)
+    assert found["healthy"] < SURE
+
+
+@pytest.mark.parametrize("slow", [{}, {5: 2.0}])
+def test_whoever_waits_for_a_rank_whose_file_is_lost_has_no_slow_nic(
+    slow: dict[int, float],
+) -> None:
+    fabric = Fabric(4, 2)
+    found = rows(fabric, ddp(fabric), (5,), slow=slow, device="NVIDIA A100-SXM4-80GB")
+    assert found == []
 
 
 @pytest.mark.slow

@@ -34,6 +34,8 @@ class Kind:
     bytes: int
     ranks: int
     hosts: int
+    unread: int = 0
+    """Of the ranks: where there are some a call takes its time or less, as one may be late."""
 
     @property
     def family(self) -> tuple[bool, int, int]:
@@ -58,8 +60,11 @@ class Durations:
     calls: int
 
 
-def durations(data: Inputs, home: Mapping[int, Home]) -> list[Durations]:
-    """Every kind of call whose links could be told, the one that takes most time first."""
+def durations(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> list[Durations]:
+    """Every kind of call whose links could be told, the one that takes most time first.
+
+    ``lost``: those between hosts too of which ranks were not read.
+    """
     times: dict[Kind, dict[Members, list[tuple[float, float]]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -69,10 +74,13 @@ def durations(data: Inputs, home: Mapping[int, Home]) -> list[Durations]:
         name = "send" if members is not None and members.message else wire_name(call)
         if call.messages:
             name = "exchange"
-        if members is None or call.t_is != "matched" or not call.bytes or name not in _SHARED_PATH:
+        if members is None or not call.bytes or name not in _SHARED_PATH:
             continue
         hosts = len({home[rank] for rank in members.ranks})
-        kind = Kind(name, call.bytes, len(members.ranks), hosts)
+        if call.t_is != "matched" and not (lost and hosts > 1 and lacks_some(members, column)):
+            continue
+        unread = 0 if members.message else len(members.ranks) - len(column)
+        kind = Kind(name, call.bytes, len(members.ranks), hosts, unread)
         time = _alone(column, data)
         if time > 0:
             share = 1.0 - (call.latency_share or 0.0)
@@ -113,9 +121,14 @@ def members_of(call: Call, column: Mapping[int, Call], data: Inputs) -> Members 
         return Members((send.rank, send.peer), message=True)
     group = data.groups.get(call.group) if call.group is not None else None
     ranks = group.ranks if group is not None and group.ranks else tuple(sorted(column))
-    if len(ranks) < 2 or not set(ranks) <= data.infos.keys():
+    if len(ranks) < 2:
         return None
     return Members(ranks, edges=data.rings.get(frozenset(ranks)))
+
+
+def lacks_some(members: Members, column: Mapping[int, Call]) -> bool:
+    """Whether the fewer of a collective's ranks were not read."""
+    return not members.message and len(column) < len(members.ranks) < 2 * len(column)
 
 
 def _exchange(column: Mapping[int, Call]) -> Members | None:

@@ -18,8 +18,9 @@ import numpy as np
 from advisor.metrics.clocks.joint import NORMALLY_RIGHT, WAKE_NS
 from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call, wire_name
+from advisor.metrics.collectives.match import widest
 from advisor.metrics.links.cost import Inputs
-from advisor.metrics.links.durations import FEWEST_CALLS, members_of
+from advisor.metrics.links.durations import FEWEST_CALLS, lacks_some, members_of
 from advisor.metrics.links.locations import Members
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import PASSES
@@ -47,6 +48,9 @@ _MOST_ENDS = 128  # numbers that are looked at together
 _MOST_CALLS = 5  # of a kind: those whose ranks came nearest together, and as many others
 _MOST_STARTS = 320
 """Of a kind: a longer ring's calls tell more each, and cost as the square of its ranks."""
+_UNREAD = (-1.0, -0.1, -0.03, 0.0, 0.03, 0.1, 0.3, 1.0)
+"""When ranks came that were not read, after the last of the others, in times of the call: which of
+these is told by the call's ends."""
 RESOLUTION_NS = 1e3  # of Kineto's older files
 
 
@@ -54,7 +58,10 @@ RESOLUTION_NS = 1e3  # of Kineto's older files
 class Block:
     """Some of a group's calls of one operation and size: what such a call takes, and by call and
     rank the starts against the last, the ends against their mean; the ends' noise, ns. ``near``:
-    the first of the calls, whose ranks came nearest together. ``hosts``: by rank, in order."""
+    the first of the calls, whose ranks came nearest together. ``hosts``: by rank, in order.
+    ``read``: the places of the ranks that were read; the others, which count as one more host, came
+    at one of ``unread`` after the last of these, in times of the call.
+    """
 
     members: Members
     op: str
@@ -65,7 +72,9 @@ class Block:
     noise_ns: Floats
     near: int
     hosts: Int64s
+    read: Int64s
     rings: tuple[tuple[int, ...], ...] | None  # from NCCL's log
+    unread: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -85,8 +94,11 @@ class Lags:
         return [slice(a, b) for a, b in zip([0, *stops], stops, strict=False)]
 
 
-def ring_lags(data: Inputs, home: Mapping[int, Home]) -> list[Lags]:
-    """The ends of every group's rings of at least three ranks, of the kinds that take most time."""
+def ring_lags(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> list[Lags]:
+    """The ends of every group's rings of at least three ranks, of the kinds that take most time.
+
+    ``lost``: those of which ranks were not read too.
+    """
     groups: dict[Members, dict[tuple[str, int], list[Mapping[int, Call]]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -97,20 +109,30 @@ def ring_lags(data: Inputs, home: Mapping[int, Home]) -> list[Lags]:
             members is not None
             and not members.message
             and wire_name(call) in PASSES
-            and call.t_is == "matched"
             and 2 < len(members.ranks) <= _MOST_RANKS
-            and set(members.ranks) == column.keys()
             and call.bytes
+            and (
+                (call.t_is == "matched" and set(members.ranks) == column.keys())
+                or (lost and lacks_some(members, column))
+            )
         ):
             groups[members][wire_name(call), call.bytes].append(column)
     bundles: dict[frozenset[Home], list[Block]] = defaultdict(list)
     for members, kinds in groups.items():
-        enough = {kind: own for kind, own in kinds.items() if len(own) >= FEWEST_CALLS}
+        enough = {
+            k: alike for k, all_ in kinds.items() if len(alike := _alike(all_)) >= FEWEST_CALLS
+        }
         heaviest = sorted(enough, key=lambda kind: (-kind[1] * len(enough[kind]), kind))
         for kind in heaviest[:_MOST_KINDS]:
             own = frozenset(home[rank] for rank in members.ranks)
             bundles[own].append(_block(members, kind, enough[kind], data, home))
     return [_lags(own, data, home) for own in bundles.values()]
+
+
+def _alike(columns: Sequence[Mapping[int, Call]]) -> list[Mapping[int, Call]]:
+    """The calls of which the same ranks, and most, were read."""
+    read = set(widest(columns))
+    return [one for one in columns if one.keys() >= read]
 
 
 def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> Lags:
@@ -133,14 +155,14 @@ def _nearest(block: Block) -> Block:
     return replace(
         block,
         starts_ns=block.starts_ns[:few], ends_ns=block.ends_ns[:few], noise_ns=noise, near=few,
-        hosts=np.zeros_like(block.hosts),
+        hosts=(~np.isin(np.arange(len(block.hosts)), block.read)).astype(np.intp),
     )  # fmt: skip
 
 
 def _whitening(
     chosen: Sequence[Block], data: Inputs, home: Mapping[int, Home]
 ) -> tuple[tuple[Floats, float], ...]:
-    ranks = np.concatenate([one.members.ranks for one in chosen])
+    ranks = np.concatenate([np.array(one.members.ranks)[one.read] for one in chosen])
     hosts = {host: number for number, host in enumerate(dict.fromkeys(home[r] for r in ranks))}
     host_of = np.array([hosts[home[rank]] for rank in ranks])
     shared = WAKE_NS**2 * np.equal.outer(ranks, ranks)
@@ -148,9 +170,9 @@ def _whitening(
     noise = np.concatenate([one.noise_ns for one in chosen])
     sizes = [len(one.noise_ns) for one in chosen]
     time_of = np.repeat([one.time_ns for one in chosen], sizes)
-    kinds = [(one.op, one.bytes, len(one.noise_ns)) for one in chosen]
+    kinds = [(one.op, one.bytes, len(one.hosts)) for one in chosen]
     kind_of = np.repeat([kinds.index(one) for one in kinds], sizes)
-    place_of = np.concatenate([np.arange(size) for size in sizes])
+    place_of = np.concatenate([one.read for one in chosen])
     alike = np.equal.outer(kind_of, kind_of) & np.equal.outer(place_of, place_of)
     off_pattern = alike * np.outer(time_of, time_of)
     known = [data.clocks[rank] for rank in ranks if rank in data.clocks]
@@ -196,7 +218,9 @@ def _block(
     home: Mapping[int, Home],
 ) -> Block:
     """Of the calls whose ranks came nearest together, and of others that span how they came."""
-    ranks = members.ranks
+    common = set.intersection(*({*one} for one in columns))
+    read = np.array([place for place, rank in enumerate(members.ranks) if rank in common])
+    ranks = [members.ranks[place] for place in read]
     when = np.array(
         [
             [[aligned(t, r, data.clocks) for t in (c[r].start, c[r].end)] for r in ranks]
@@ -205,23 +229,33 @@ def _block(
         dtype=np.int64,
     )
     starts = (when[:, :, 0] - when[:, :, 0].max(axis=1, keepdims=True)).astype(np.float64)
+    came = np.zeros((len(columns), len(members.ranks)))
+    came[:, read] = starts
+    whole = len(read) == len(members.ranks)
     ends = (when[:, :, 1] - when[:, :, 1].max(axis=1, keepdims=True)).astype(np.float64)
     takes = np.array([min(x.end - x.start for x in c.values()) for c in columns], dtype=np.float64)
-    order = (-starts.min(axis=1)).argsort(kind="stable")
+    apart = -starts.min(axis=1)
+    if not whole:
+        apart += takes  # whoever was not read came early where that is short
+    order = apart.argsort(kind="stable")
     most = min(_MOST_CALLS, max(FEWEST_CALLS, _MOST_STARTS // (2 * len(ranks))))
     near, others = order[:most], order[most:]
     spanning = np.linspace(0, len(others), min(most, len(others)), endpoint=False)
     chosen = np.concatenate([near, others[spanning.astype(np.intp)]])
     late = ends[chosen] - ends[chosen].mean(axis=1, keepdims=True)
-    hosts = list(dict.fromkeys(home[rank] for rank in ranks))
+    known = list(dict.fromkeys(home[rank] for rank in ranks))
+    hosts = np.full(len(members.ranks), len(known))
+    hosts[read] = [known.index(home[rank]) for rank in ranks]
     return Block(
         members,
         *kind,
         max(float(np.median(takes[near])), 1.0),
-        starts[chosen],
+        came[chosen],
         late,
         np.array([1.2533 * spread(own) / np.sqrt(len(near)) for own in late[: len(near)].T]),
         len(near),
-        np.array([hosts.index(home[rank]) for rank in ranks]),
-        data.ring_orders.get(frozenset(ranks)),
+        hosts,
+        read,
+        data.ring_orders.get(frozenset(members.ranks)),
+        () if whole else _UNREAD,
     )

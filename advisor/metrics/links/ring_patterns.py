@@ -210,24 +210,48 @@ class Patterns:
     def _settled(self, block: Block, reached: Floats, last: Floats) -> Floats:
         """Ends less those of a kernel that ends with its last channel, by rank, call, a loop's
         bytes and level."""
-        hosts = len(reached)
+        own = block.hosts[block.read]
+        hosts = int(own.max()) + 1
         off = np.zeros((hosts, 1, 1, 1, *reached.shape[4:]))
-        measured = block.ends_ns.T[..., None, None]
         later = np.empty_like(reached[0])
         for number in range(_MOST_ROUNDS):
             left = reached[0] + off[0]
-            for own, by in zip(reached[1:], off[1:], strict=True):
-                np.add(own, by, out=later)
+            for by_host, by in zip(reached[1:hosts], off[1:], strict=True):
+                np.add(by_host, by, out=later)
                 np.maximum(left, later, out=left)
-            left += last - left.max(axis=0)
-            late: Floats = measured - left.max(axis=1)
-            late -= late.mean(axis=0)
+            if not block.unread:
+                late = _unexplained(block, left, last)
+            else:
+                late = _by_whoever_was_not_read(block, left, reached[hosts], last, off[own, 0, 0])
             if hosts < 2 or number == _MOST_ROUNDS - 1:
                 break
             usual = np.median(late, axis=1)
             for host in range(hosts):
-                off[host] = -usual[block.hosts == host].mean(axis=0)
+                off[host] = -usual[own == host].mean(axis=0)
         return late
+
+
+def _unexplained(block: Block, left: Floats, last: Floats) -> Floats:
+    """The ends less when ranks leave each channel, by rank, call, a loop's bytes and level."""
+    left += last - left.max(axis=0)
+    late: Floats = block.ends_ns.T[..., None, None] - left.max(axis=1)[block.read]
+    late -= late.mean(axis=0)
+    return late
+
+
+def _by_whoever_was_not_read(
+    block: Block, left: Floats, unread: Floats, last: Floats, off: Floats
+) -> Floats:
+    """The same where each call's ends tell best when the ranks came that were not read. ``unread``:
+    when ranks leave by these, if they come with the last; ``off``: of the clocks, by rank."""
+    best, least = None, np.inf
+    for after in block.unread:
+        late = _unexplained(block, np.maximum(left, unread + after * block.time_ns), last)
+        rest = ((late + off) ** 2).mean(axis=0)
+        best = late if best is None else np.where(rest < least, late, best)
+        least = np.minimum(rest, least)
+    assert best is not None
+    return best
 
 
 class _Whitened:

@@ -9,12 +9,13 @@ location of a kind, for as likely as the next.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.metrics.links.by_duration import ALIKE, SLOWDOWNS, likelihoods
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import Durations, all_members, durations
 from advisor.metrics.links.expected import Assumption, assumed_links
@@ -31,21 +32,12 @@ from advisor.metrics.timeline.statistics import Floats
 HEALTHY = 0.9
 """Of the jobs that are looked at, so many have no slow link: of 419 interruptions in 54 days of
 Llama 3's 16,384 GPUs 10 % were the network's and its NICs' (arXiv:2407.21783, table 5)."""
-SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(30.0), 36))
-"""How many times as long what crosses it takes; a doubling is as likely as the next."""
-_ALIKE = ((0.6, 0.02), (0.35, 0.05), (0.05, 0.15))
-"""Probability and standard deviation of the logarithm by which healthy groups' times differ: equal
-groups', those of groups at other distances, and those beside other compute."""
 _TENTH = 1.2816
 """Standard deviations from the middle of a normal distribution to its lowest tenth."""
 _FULL_LOOK = 32
 """Locations whose every ring order and speed of NVLink is weighed where that takes long."""
 _FULL_LOOK_RANKS = 512
 """The same times the ranks of the ring: each location costs as the square of these."""
-_RATED = 0.1
-"""By which part a link may beat what it is rated for: what times and sizes are off by."""
-_UNKNOWN = 3.0
-"""Standard deviation of the logarithm of what a call should take where nothing says it."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +71,15 @@ class Found:
 
 
 def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
-    """The posterior; None where no call compares links."""
+    """The posterior; None where no call compares links.
+
+    Where no call between hosts has all its ranks, the ends of those that were read tell it: how
+    long calls take they do not, as one that was not read may have come last.
+    """
     slot = slots_of(home, data.infos)
     timed, ends = durations(data, home), ring_lags(data, home)
+    if lost := not any(one.kind.hosts > 1 for one in timed):
+        timed, ends = durations(data, home, lost), ring_lags(data, home, lost)
     members = all_members(timed, [block.members for one in ends for block in one.blocks])
     places = locations(members, home, slot)
     if not places:
@@ -91,7 +89,7 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     staggers = np.array([[place.staggers(own, home) for own in members] for place in places])
     column = {own: number for number, own in enumerate(members)}
     distant = np.array([place.latency for place in places])
-    by_time, healthy_time = _by_time(timed, slows, staggers & ~slows, distant, column, assumed)
+    by_time, healthy_time = likelihoods(timed, slows, staggers & ~slows, distant, column, assumed)
     by_ends = _by_ends(ends, places, Patterns(home, slot))
     prior = _prior(places)
     logs = by_time + by_ends + prior[:, None] - np.log(len(SLOWDOWNS))
@@ -106,6 +104,7 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     by_ends_most = by_ends[best, level] > by_time[best, level] - healthy_time
     beside = [slows[best, column[own]] for one in timed for own in one.groups
               if (one.kind.hosts == 1) == places[best].inside]  # fmt: skip
+    whole = [one for one in timed if not one.kind.unread]
     return Found(
         tuple(places[number] for number in chosen),
         tuple(float(each[number]) for number in chosen),
@@ -122,10 +121,10 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
                 slows[best, column[own]] or places[best].staggers(own, home) for own in one.groups
             )
         ),
-        against=_against(timed, assumed[False]),
-        unsteady=_unsteady([one for one in timed if one.kind.hosts > 1]),
+        against=_against(whole, assumed[False]),
+        unsteady=_unsteady([one for one in whole if one.kind.hosts > 1]),
         rings=_rings(places[best], timed, home),
-        fixed=fixed_time(timed, assumed[False]),
+        fixed=fixed_time(whole, assumed[False]),
     )
 
 
@@ -160,7 +159,7 @@ def _rings(
     if not logs:
         return None
     middle, error = np.average(logs, weights=weights), np.average(errors, weights=weights)
-    apart = 2 * math.hypot(float(error), _ALIKE[1][1])
+    apart = 2 * math.hypot(float(error), ALIKE[1][1])
     low, high = math.exp(middle - apart), math.exp(middle + apart)
     return (low, math.exp(middle), high) if low > 1 else None
 
@@ -215,93 +214,6 @@ def _prior(places: Sequence[Location]) -> Floats:
     kinds = Counter((one.kind, one.inside, one.latency) for one in places)
     each = [kinds[one.kind, one.inside, one.latency] * len(kinds) for one in places]
     return np.log((1 - HEALTHY) / np.array(each))
-
-
-def _by_time(
-    timed: Sequence[Durations],
-    slows: Bools,
-    crossed: Bools,
-    distant: Bools,
-    column: Mapping[Members, int],
-    assumed: Mapping[bool, Sequence[Assumption]],
-) -> tuple[Floats, float]:
-    """Per location and slowdown the likelihood of the calls' times; and if nothing is slow.
-
-    ``crossed``: groups whose rings between hosts go over NVLink that is slow. How long they take
-    then is the slow edge's, so that without it no network may have to be faster than it can be.
-    Kinds of one family tell the same: they count as one, by their time.
-    """
-    result = np.zeros((len(slows), len(SLOWDOWNS)))
-    healthy = 0.0
-    for inside, assumptions in assumed.items():
-        own = [one for one in timed if (one.kind.hosts == 1) == inside]
-        whole: dict[object, float] = defaultdict(float)
-        for one in own:
-            whole[one.kind.family, frozenset(one.groups)] += one.total_ns
-        some, nothing = [], []
-        for assumption in assumptions:
-            sums = np.full_like(result, np.log(assumption.chance))
-            none = float(np.log(assumption.chance))
-            for one in own:
-                part = one.total_ns / whole[one.kind.family, frozenset(one.groups)]
-                own_columns = [column[group] for group in one.groups]
-                by_location, by_none = _of_kind(
-                    one, slows[:, own_columns], crossed[:, own_columns], distant, assumption
-                )
-                sums += part * by_location
-                none += part * by_none
-            some.append(sums)
-            nothing.append(none)
-        result += np.logaddexp.reduce(np.array(some), axis=0)
-        healthy += float(np.logaddexp.reduce(nothing))
-    return result, healthy
-
-
-def _of_kind(
-    one: Durations, touched: Bools, crossed: Bools, distant: Bools, assumption: Assumption
-) -> tuple[Floats, float]:
-    """The same of one kind of call, over links that take what is assumed."""
-    base = assumption.takes(one.kind, one.groups[0])
-    least = assumption.least(one.kind, one.groups[0])
-    # Calls that beat it all the same show that it does not hold here (reduced in a switch).
-    fastest = float(one.log_ns.min())
-    floor = -math.inf if least is None else min(least, fastest)
-    usual, usually = (floor, _RATED) if base is None else (min(base[0], fastest), base[1])
-    middle, error = base or (float(np.median(one.log_ns)), _UNKNOWN)
-    result = np.empty((len(touched), len(SLOWDOWNS)))
-    for number, (slowdown, added_ns) in enumerate(zip(SLOWDOWNS, ADDED_NS, strict=True)):
-        rest = 1.0 - PASSES.get(one.kind.op, 1) * added_ns / np.exp(one.log_ns)
-        longer = np.where(
-            distant[:, None],
-            -np.log(np.where(rest > 0, rest, 1.0)),
-            np.log1p((slowdown - 1) * one.bandwidth),
-        )
-        healthy = one.log_ns - touched * longer
-        left = healthy - middle
-        beyond = np.maximum(floor - healthy, 0.0) / _RATED
-        beyond += np.maximum(usual - one.log_ns + crossed * longer, 0.0) / usually
-        impossible = (touched & distant[:, None] & (rest <= 0)).any(axis=1)
-        result[:, number] = _likelihood(left, one.errors, error) + np.where(
-            impossible, -np.inf, -0.5 * (beyond**2).max(axis=1)
-        )
-    nothing = _likelihood((one.log_ns - middle)[None], one.errors, error)
-    return result, float(nothing[0])
-
-
-def _likelihood(left: Floats, errors: Floats, common: float) -> Floats:
-    """Logarithm of how likely rows of deviations are: each with its error and what healthy groups
-    differ by, all with one ``common`` error."""
-    logs = []
-    for chance, alike in _ALIKE:
-        weight = 1.0 / (errors**2 + alike**2)
-        own = (weight * left**2).sum(axis=1)
-        shared = (weight * left).sum(axis=1) ** 2 / (weight.sum() + common**-2)
-        scale = np.log(weight).sum() - np.log1p(common**2 * weight.sum())
-        logs.append(np.log(chance) + 0.5 * (scale - own + shared))
-    stacked = np.stack(logs)
-    most = stacked.max(axis=0)
-    result: Floats = most + np.log(np.exp(stacked - most).sum(axis=0))
-    return result
 
 
 def _by_ends(ends: Sequence[Lags], places: Sequence[Location], patterns: Patterns) -> Floats:

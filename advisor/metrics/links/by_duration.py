@@ -1,0 +1,118 @@
+"""How likely each slow location makes the times that like calls of different groups take."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.metrics.links.durations import Durations
+from advisor.metrics.links.expected import Assumption, nothing_known
+from advisor.metrics.links.locations import Members
+from advisor.metrics.links.ring_reach import ADDED_NS
+from advisor.metrics.rings.nccl import PASSES
+from advisor.metrics.timeline.intervals import Bools
+from advisor.metrics.timeline.statistics import Floats
+
+SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(30.0), 36))
+"""How many times as long what crosses it takes; a doubling is as likely as the next."""
+ALIKE = ((0.6, 0.02), (0.35, 0.05), (0.05, 0.15))
+"""Probability and standard deviation of the logarithm by which healthy groups' times differ: equal
+groups', those of groups at other distances, and those beside other compute."""
+_RATED = 0.1
+"""By which part a link may beat what it is rated for: what times and sizes are off by."""
+_UNKNOWN = 3.0
+"""Standard deviation of the logarithm of what a call should take where nothing says it."""
+
+
+def likelihoods(
+    timed: Sequence[Durations],
+    slows: Bools,
+    crossed: Bools,
+    distant: Bools,
+    column: Mapping[Members, int],
+    assumed: Mapping[bool, Sequence[Assumption]],
+) -> tuple[Floats, float]:
+    """Per location and slowdown the logarithm of how likely the calls' times are; and if nothing
+    is slow.
+
+    ``crossed``: groups whose rings between hosts go over NVLink that is slow. How long they take
+    then is the slow edge's, so that without it no network may have to be faster than it can be.
+    Calls of which ranks were not read may have waited for these, and took any part of their time.
+    Kinds of one family tell the same: they count as one, by their time.
+    """
+    result = np.zeros((len(slows), len(SLOWDOWNS)))
+    healthy = 0.0
+    for inside, assumptions in assumed.items():
+        own = [one for one in timed if (one.kind.hosts == 1) == inside]
+        whole: dict[object, float] = defaultdict(float)
+        for one in own:
+            whole[one.kind.family, frozenset(one.groups)] += one.total_ns
+        some, nothing = [], []
+        for assumption in assumptions:
+            sums = np.full_like(result, np.log(assumption.chance))
+            none = float(np.log(assumption.chance))
+            for one in own:
+                part = one.total_ns / whole[one.kind.family, frozenset(one.groups)]
+                own_columns = [column[group] for group in one.groups]
+                takes = replace(assumption, takes=nothing_known) if one.kind.unread else assumption
+                by_location, by_none = _of_kind(
+                    one, slows[:, own_columns], crossed[:, own_columns], distant, takes
+                )
+                sums += part * by_location
+                none += part * by_none
+            some.append(sums)
+            nothing.append(none)
+        result += np.logaddexp.reduce(np.array(some), axis=0)
+        healthy += float(np.logaddexp.reduce(nothing))
+    return result, healthy
+
+
+def _of_kind(
+    one: Durations, touched: Bools, crossed: Bools, distant: Bools, assumption: Assumption
+) -> tuple[Floats, float]:
+    """The same of one kind of call, over links that take what is assumed."""
+    base = assumption.takes(one.kind, one.groups[0])
+    least = assumption.least(one.kind, one.groups[0])
+    # Calls that beat it all the same show that it does not hold here (reduced in a switch).
+    fastest = float(one.log_ns.min())
+    floor = -math.inf if least is None else min(least, fastest)
+    usual, usually = (floor, _RATED) if base is None else (min(base[0], fastest), base[1])
+    middle, error = base or (float(np.median(one.log_ns)), _UNKNOWN)
+    result = np.empty((len(touched), len(SLOWDOWNS)))
+    for number, (slowdown, added_ns) in enumerate(zip(SLOWDOWNS, ADDED_NS, strict=True)):
+        rest = 1.0 - PASSES.get(one.kind.op, 1) * added_ns / np.exp(one.log_ns)
+        longer = np.where(
+            distant[:, None],
+            -np.log(np.where(rest > 0, rest, 1.0)),
+            np.log1p((slowdown - 1) * one.bandwidth),
+        )
+        healthy = one.log_ns - touched * longer
+        left = healthy - middle
+        beyond = np.maximum(floor - healthy, 0.0) / _RATED
+        beyond += np.maximum(usual - one.log_ns + crossed * longer, 0.0) / usually
+        impossible = (touched & distant[:, None] & (rest <= 0)).any(axis=1)
+        result[:, number] = _likelihood(left, one.errors, error) + np.where(
+            impossible, -np.inf, -0.5 * (beyond**2).max(axis=1)
+        )
+    nothing = _likelihood((one.log_ns - middle)[None], one.errors, error)
+    return result, float(nothing[0])
+
+
+def _likelihood(left: Floats, errors: Floats, common: float) -> Floats:
+    """Logarithm of how likely rows of deviations are: each with its error and what healthy groups
+    differ by, all with one ``common`` error."""
+    logs = []
+    for chance, alike in ALIKE:
+        weight = 1.0 / (errors**2 + alike**2)
+        own = (weight * left**2).sum(axis=1)
+        shared = (weight * left).sum(axis=1) ** 2 / (weight.sum() + common**-2)
+        scale = np.log(weight).sum() - np.log1p(common**2 * weight.sum())
+        logs.append(np.log(chance) + 0.5 * (scale - own + shared))
+    stacked = np.stack(logs)
+    most = stacked.max(axis=0)
+    result: Floats = most + np.log(np.exp(stacked - most).sum(axis=0))
+    return result

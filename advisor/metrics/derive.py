@@ -12,6 +12,7 @@ from advisor.metrics.collectives.groups import LISTED_GROUPS
 from advisor.metrics.collectives.limits import impossible_bandwidths
 from advisor.metrics.collectives.summaries import (
     EXPERT_BALANCE,
+    EXPERTS_BY_WORK,
     PARAMETER_COPIES,
     REDUNDANT,
     TRAFFIC,
@@ -211,5 +212,6 @@ def _write_summaries(con: Any, data: RunData) -> None:
         con.execute(PARAMETER_COPIES, [data.run])
     if "all_to_all" in operations:
         con.execute(EXPERT_BALANCE, [data.run])
+        con.execute(EXPERTS_BY_WORK, [data.run])
     compute = {rank: one.occupancy.compute for rank, one in data.ranks.items()}
     insert_rows(con, "pipeline_stage", pipeline_rows(con, data.run, data.calls, compute))

@@ -410,12 +410,12 @@ CREATE TABLE pipeline_stage (
   same_shapes BOOLEAN               -- whether pace compares kernels of equal shapes; false: of equal names, as shapes were not recorded
 );
 
--- Balance of all_to_all (experts): how much the busiest rank receives over the mean.
+-- Balance of all_to_all (experts): how much the busiest rank receives over the mean, or multiplies.
 CREATE TABLE expert_balance (
   run VARCHAR NOT NULL,             -- run
   process_group VARCHAR,            -- group
   calls INTEGER NOT NULL,           -- matched calls looked at
-  imbalance DOUBLE,                 -- largest received / mean received, median over calls
+  imbalance DOUBLE,                 -- largest received / mean received, median over calls; of rows multiplied where sizes are not recorded
   busiest_rank INTEGER,             -- most often the busiest
   busiest_share DOUBLE,             -- share of calls in which it is
   excess_ns_per_step BIGINT         -- transfer over the one of even splits, per step

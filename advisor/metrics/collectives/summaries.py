@@ -228,3 +228,32 @@ FROM balance b LEFT JOIN top t
   ON t.process_group IS NOT DISTINCT FROM b.process_group AND t.place = 1
 GROUP BY b.process_group ORDER BY ALL
 """
+
+# Where no size tells it: who comes last to combine what the experts made, and has more rows in its
+# multiplications, has the busiest experts.
+EXPERTS_BY_WORK = """
+INSERT INTO expert_balance BY NAME
+WITH named AS (
+  SELECT call_id, c.process_group, any_value(last_rank) AS last_rank,
+    any_value(group_size) AS group_size, bool_or(name ILIKE '%combine%') AS combines
+  FROM collective c JOIN event e USING (run, rank, event_id)
+  WHERE run = $1 AND last_rank IS NOT NULL GROUP BY ALL),
+ends AS (
+  SELECT * REPLACE (combines AND NOT coalesce(lag(combines) OVER before, false) AS combines)
+  FROM named WINDOW before AS (PARTITION BY process_group ORDER BY call_id)),
+late AS (
+  SELECT rank, list_product(TRY_CAST(reason_evidence ->> 'own' AS DOUBLE[])) AS own,
+    list_product(TRY_CAST(reason_evidence ->> 'usual' AS DOUBLE[])) AS usual
+  FROM lateness
+  WHERE run = $1 AND process_group IS NULL AND systematic AND reason = 'more-work')
+SELECT $1 AS run, process_group, count(*) FILTER (combines) AS calls,
+  own * any_value(group_size) / (own + (any_value(group_size) - 1) * usual) AS imbalance,
+  rank AS busiest_rank, avg((last_rank = rank)::INTEGER) FILTER (combines) AS busiest_share,
+  0 AS excess_ns_per_step
+FROM ends, late
+WHERE own > usual AND NOT EXISTS (FROM expert_balance b
+  WHERE b.run = $1 AND b.process_group IS NOT DISTINCT FROM ends.process_group)
+GROUP BY process_group, rank, own, usual
+HAVING avg(combines::INTEGER) FILTER (last_rank = rank) > 0.5
+ORDER BY ALL
+"""

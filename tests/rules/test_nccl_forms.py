@@ -149,3 +149,50 @@ def test_known_causes_are_named_in_the_words_of_other_programs() -> None:
     assert {line: named(line, is_warning=False) for lines in OTHERS.values() for line in lines} == {
         line: cause for cause, lines in OTHERS.items() for line in lines
     }
+
+
+SAID = {
+    "host-memory-killed": [
+        "slurmstepd: error: Exceeded step memory limit at some point.",
+        "slurmstepd: error: Job 12 exceeded virtual memory limit (9 > 8), being killed",
+        "srun: error: gpu01: tasks 0-3,7: Out Of Memory",
+        "[12.5] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task=python,pid=12,uid=1",
+        "Killed process 12 (python), UID 1000, total-vm:9kB, anon-rss:8kB",
+        "slurmstepd: error: *** JOB 12 ON gpu01 CANCELLED AT 2026-01-02T03:04:05 DUE TO MEMORY ***",
+    ],
+    "slurm-gres": [
+        "sbatch: error: Invalid generic resource (gres) specification",
+        "srun: error: Unable to create step: Invalid generic resource (gres) specification",
+        "srun: error: Invalid GRES specification (with and without type identification)",
+        "slurmstepd: error: gres/gpu: unable to set CUDA_VISIBLE_DEVICES, no device files",
+    ],
+    "step-refused": [
+        "salloc: error: Job submit/allocate failed: Requested node configuration is not available",
+        "srun: fatal: SLURM_MEM_PER_CPU and SLURM_MEM_PER_NODE are mutually exclusive.",
+    ],
+    "step-waits": [
+        "srun: Job 12 step creation temporarily disabled, retrying (Requested nodes are busy)"
+    ],
+    "host-name": [
+        "HYDU_sock_connect: unable to get host address for node7 (1)",
+        "dial tcp: lookup node7 on 10.96.0.10:53: no such host",
+        "socket.gaierror: [Errno -5] No address associated with hostname",
+    ],
+    "ray-resources": ["ValueError: The number of required GPUs exceeds the total number of GPUs."],
+    "engine-pools": ["RuntimeError: Prefill out of memory. Try to lower your batch size."],
+    "own-fault": ["AssertionError: this is a bug, please file an issue"],
+}
+
+
+@pytest.mark.parametrize("message", SAID)
+def test_what_a_scheduler_or_engine_refuses_is_known_in_all_its_words(message: str) -> None:
+    lines = SAID[message]
+    assert {line: named(line, is_warning=False) for line in lines} == dict.fromkeys(lines, message)
+
+
+def test_a_short_wait_for_a_placement_group_is_nothing() -> None:
+    waits = (
+        "INFO ray_utils.py:214] Waiting for creating a placement group of specs for {n} seconds."
+    )
+    assert named(waits.format(n=10), is_warning=False) is None
+    assert named(waits.format(n=70), is_warning=False) == "ray-waits"

@@ -184,6 +184,11 @@ def some_ranks(ranks: Iterable[int]) -> str:
     return text if len(text) <= LONGEST_LIST else f"{len(known)} ranks"
 
 
+def op_text(op: str) -> str:
+    """A collective at the beginning of a sentence, also one that a table does not name."""
+    return "An unnamed operation" if op == "unknown" else op
+
+
 def counts_text(counts: Mapping[str, int]) -> str:
     """Reasons with how often each: 'cut (3), refused (1)'."""
     return ", ".join(f"{reason} ({n:,})" for reason, n in counts.items() if n) or (
@@ -243,6 +248,7 @@ def _environment() -> BoundedTemplates:
         named_ranks=named_ranks,
         some_ranks=some_ranks,
         counts=counts_text,
+        op=op_text,
         group=group_text,
     )
     return environment

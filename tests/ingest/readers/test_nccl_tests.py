@@ -171,7 +171,7 @@ def test_an_operation_that_nothing_names_is_unknown_and_said_so() -> None:
     assert parse(f"{text}\n{BIG}", "broadcast.txt").measurements[0].op == "broadcast"
 
 
-BIG = "     1048576          1024     float     sum      -1    25.87    40.5    40.5       0    26.01    40.3    40.3       0"
+BIG = "     1048576          1024     float     sum      -1    25.87   40.53   40.53       0    26.01   40.31   40.31       0"
 
 
 def test_version_codes() -> None:

@@ -17,7 +17,11 @@ PRIORITY = 40
 
 _TEXT = re.compile(
     rb"\bnThreads? \d{1,6} nGpus \d|#\s+size\s+count\s|#\s+nccl-tests version|"
-    rb"# Collective test starting|^\s{0,40}size\s{1,40}count\s{1,40}type\s",
+    rb"# Collective test starting|^\s{0,40}size\s{1,40}count\s{1,40}type\s|"
+    # A row: size, count, type, operation and root, then a time and two bandwidths.
+    rb"\b\d{1,15}\s{1,20}\d{1,15}\s{1,20}(?:u?int\d{0,2}|half|float|double|bfloat16|f\w{5,7})"
+    rb"\s{1,20}(?:[a-z]{3,10}\s{1,20})?(?:-?\d{1,6}\s{1,20})?"
+    rb"\d{1,12}(?:\.\d{1,2})?(?:\s{1,12}\d{1,6}\.\d\d){2}\s",
     re.IGNORECASE | re.MULTILINE,
 )
 _JSON = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")

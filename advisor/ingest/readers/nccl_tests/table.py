@@ -83,6 +83,26 @@ class Table:
     op: str | None
     devices: Devices
     rows: list[Row] = field(default_factory=list)
+    _ends: int = 0
+    _repeats: bool = False
+    _all_right: bool = False
+
+    def end(self, text: str) -> None:
+        """A line below the rows; where several processes print, others' rows may follow."""
+        if text.startswith("# Out of bounds values"):
+            self._all_right = text.rstrip().endswith(" 0 OK")
+        elif text.startswith("# Avg bus bandwidth"):
+            if not self._ends:
+                sizes = [(row.size_bytes, row.dtype) for row in self.rows]
+                self._repeats = len(set(sizes)) < len(sizes)
+            self._ends += 1
+
+    @property
+    def apart(self) -> int | None:
+        """How many processes measured each by itself: each lists the same rank, or ends the table
+        in which their rows stand among each other. None where one did.
+        """
+        return self.devices.apart or (self._ends if self._repeats and self._ends > 1 else None)
 
     @cached_property
     def has_root(self) -> bool:
@@ -103,7 +123,7 @@ class Table:
             self.rows = sound
         factor = self._factor()
         op = self.op or self._op(named, factor)
-        if op is None:
+        if op is None and self.rows:
             harvest.notes.append("the operation of a table is not named: stored as 'unknown'")
         ranks = self.devices.size or _ranks(op, factor)
         for row in self.rows:
@@ -126,11 +146,11 @@ class Table:
                         time_us,
                         algbw,
                         real(values.get("busbw")),
-                        _wrong(values, row.dtype),
+                        self._wrong(values, row.dtype),
                         number,
                         self.devices.listed_hosts,
                         self.devices.name,
-                        self.devices.apart,
+                        self.apart,
                     )
                 )
 
@@ -143,6 +163,17 @@ class Table:
         width = len(self.figures)
         halves = (row.values[:width], row.values[width : 2 * width])
         return [dict(zip(self.figures, half, strict=True)) for half in halves if len(half) == width]
+
+    def _wrong(self, values: dict[str, str], dtype: str) -> int | None:
+        """Of differences the table's last line says whether one counts: an all-to-all in place has
+        some, for it has no such half.
+        """
+        if "#wrong" in values:
+            return _count(values["#wrong"])
+        error = real(values.get("error"))
+        if error is None:
+            return None
+        return int(not self._all_right and error > _MOST_ERROR.get(dtype, 0.0))
 
     def _factor(self) -> tuple[float, float] | None:
         """busbw / algbw and its uncertainty, of the row whose bandwidth is highest."""
@@ -194,13 +225,6 @@ def half_columns(names: list[str]) -> list[str]:
     first = next((i for i, name in enumerate(names) if name in _TIMES), len(names))
     second = next((i for i in range(first + 1, len(names)) if names[i] in _TIMES), len(names))
     return names[:second]
-
-
-def _wrong(values: dict[str, str], dtype: str) -> int | None:
-    if "#wrong" in values:
-        return _count(values["#wrong"])
-    error = real(values.get("error"))
-    return None if error is None else int(error > _MOST_ERROR.get(dtype, 0.0))
 
 
 def _count(text: str | None) -> int | None:

@@ -13,6 +13,7 @@ from pathlib import PurePath
 
 from advisor.ingest.readers._text import without_launcher
 from advisor.ingest.readers.nccl_tests.file_name import op_in_name
+from advisor.ingest.readers.nccl_tests.headless import columns_of
 from advisor.ingest.readers.nccl_tests.record import Harvest, version_text
 from advisor.ingest.readers.nccl_tests.table import Devices, Row, Table, half_columns
 from advisor.vocabulary.numbers import INT64_MAX, decimal
@@ -53,6 +54,7 @@ _PROGRAM = re.compile(
 _LIBRARY = re.compile(r"nccl-library=(\d+)")
 _LAYOUT = re.compile(r"(?:#\s+)?size\s+count\s+type\b")
 _SETTINGS = re.compile(r"(?:#\s+)?n[Tt]hreads? \d{1,6} n[Gg]pus ")
+_ENDS = ("# Out of bounds values", "# Avg bus bandwidth", "# Errors with asterisks")
 MAX_ROWS = 500_000
 _FIGURES = 3
 """So many make a line a row although its size is damaged."""
@@ -111,11 +113,7 @@ class TableParser:
         if _LAYOUT.match(text):
             self._pending = None
             self._devices_open = False
-            names = text.lstrip("# ").split()
-            self._tables.append(
-                Table(half_columns(names), canonical_op(self._program or ""), self._devices)
-            )
-            return True
+            return self._begin(text.lstrip("# ").split())
         if found := _RANK_LINE.match(text):
             if not self._devices_open:
                 self._devices, self._devices_open = Devices(), True
@@ -127,11 +125,24 @@ class TableParser:
         if found := _LIBRARY.search(text):
             self._harvest.nccl_version = version_text(int(found[1][:9]))
         if found := _PROGRAM.search(text):
-            self._program = None if "concluded" in text else found[1]
-        settings = _SETTINGS.match(text) is not None
-        if settings or text.startswith("# Out of bounds values"):
+            ended = "concluded" in text
+            if ended and self._tables and self._tables[-1].op is None:
+                self._tables[-1].op = canonical_op(found[1])
+            self._program = None if ended else found[1]
+        if text.startswith(_ENDS):
             self._pending = None
-        return settings or text.startswith(("# nccl-tests", "# Collective test"))
+            if self._tables:
+                self._tables[-1].end(text)
+            return True
+        if settings := _SETTINGS.match(text) is not None:
+            self._pending = None
+        return settings or text.startswith(("# nccl-tests", "# Collective test")) or "algbw" in text
+
+    def _begin(self, names: list[str] | None) -> bool:
+        if names is not None:
+            op = canonical_op(self._program or "")
+            self._tables.append(Table(half_columns(names), op, self._devices))
+        return names is not None
 
     def _row_start(self, text: str) -> Row | None:
         text = _TAG.sub(" ", text)
@@ -143,14 +154,14 @@ class TableParser:
         size = decimal(tokens[0], most=INT64_MAX)
         if size is None and sum(map(_is_number, tokens[3:])) < _FIGURES:
             return None
-        if not self._tables:
+        rest = tokens[3:]
+        if not self._tables and not self._begin(columns_of(size or 0, rest)):
             self._harvest.dropped["row without a header line"] += 1
             return None
         if size is None:
             self._pending = None
             self._harvest.dropped["row without a size"] += 1
             return None
-        rest = tokens[3:]
         after = text[text.index(tokens[2], text.index(tokens[1])) + len(tokens[2]) :]
         if rest and not _is_number(rest[0]):
             after = after[after.index(rest[0]) + len(rest[0]) :]
@@ -175,7 +186,8 @@ class TableParser:
 
 
 def _is_header(text: str) -> bool:
-    return any(line.match(text) for line in (_LAYOUT, _RANK_LINE, _SETTINGS))
+    lines = (_LAYOUT, _RANK_LINE, _SETTINGS)
+    return "algbw" in text or any(line.match(text) for line in lines)
 
 
 def _is_number(token: str) -> bool:

@@ -180,6 +180,7 @@ SAID = {
     ],
     "ray-resources": ["ValueError: The number of required GPUs exceeds the total number of GPUs."],
     "engine-pools": ["RuntimeError: Prefill out of memory. Try to lower your batch size."],
+    "options-refused": ["ValueError: Hostfile contains a bad entry: n1, unable to proceed"],
     "own-fault": ["AssertionError: this is a bug, please file an issue"],
 }
 

@@ -16,6 +16,7 @@ SELECT bytes, max(busbw_gbps) AS busbw, min(time_us) AS time_us FROM bench
 WHERE op = $op AND source IS NOT DISTINCT FROM $source AND tool = $tool AND src IS NULL
   AND busbw_gbps IS NOT NULL AND time_us > 0 AND bytes > 0 GROUP BY bytes ORDER BY bytes
 """
+_MACHINE = "SELECT 1 FROM topology WHERE kind = 'machine'"
 _FITS = """
 SELECT op, alpha_ns, beta_ns_per_byte, n_star_bytes FROM alpha_beta
 WHERE origin <> 'trace' AND alpha_ns IS NOT NULL AND n_star_bytes > 0
@@ -29,7 +30,8 @@ class Benchmark:
     """Its best table of its first operation (all_reduce if there). ``half_bytes``: from which size
     on half of the best bandwidth is reached; ``limit_gbps``: what the links or NICs
     (``limit_by``) of its hardware allow; ``fits``: by operation the size below which a call is
-    mostly latency. None where it is not known."""
+    mostly latency. None where it is not known. ``lacks_hardware``: neither table nor user names
+    what it ran on."""
 
     op: str
     ranks: int | None
@@ -41,6 +43,7 @@ class Benchmark:
     limit_by: str | None
     device: str | None
     fits: dict[str, float]
+    lacks_hardware: bool
 
 
 def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
@@ -63,6 +66,7 @@ def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
         limit_by=first["limit_by"],
         device=first["device"],
         fits={row["op"]: row["n_star_bytes"] for row in sandbox.records(_FITS)},
+        lacks_hardware=first["limit_gbps"] is None and not sandbox.records(_MACHINE),
     )
 
 

@@ -87,7 +87,9 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
             assert decision.finding is not None
             return of_finding(decision.finding)
         case "benchmark":
-            return [say(STEPS, "with-traces", {})]
+            assert it.benchmark is not None
+            ask = [say(STEPS, "hardware", {})] if it.benchmark.lacks_hardware else []
+            return [*ask, say(STEPS, "with-traces", {})]
         case "healthy":
             look = look_at(it)
             return [*_tries(it), *(look.fix[:1] if look is not None else [])]

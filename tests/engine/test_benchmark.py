@@ -24,3 +24,15 @@ def test_half_of_the_best_bandwidth_is_read_from_the_measured_sizes(shared_data:
     best = max(speed for _, speed in points)
     assert max(speed for size, speed in points if size < half_bytes) < best / 2
     assert min(speed for size, speed in points if size > half_bytes) >= best / 2
+
+
+def test_the_verdict_is_of_the_fastest_table(tmp_path: Path) -> None:
+    """GIVEN latencies of small messages beside a test of bandwidth, neither of an all-reduce."""
+    speeds = "# OSU MPI-CUDA Bandwidth Test v5.7\n# Size      Bandwidth (MB/s)\n1048576  12300.00\n"
+    delays = "# OSU MPI-CUDA Latency Test v5.7\n# Size          Latency (us)\n256  2.80\n"
+    (tmp_path / "osu.txt").write_text(speeds + delays)
+    with Store.create() as store:
+        ingest([tmp_path / "osu.txt"], store)
+        derive(store)
+        values = diagnose(store, command="advisor diagnose x").verdict.values
+    assert (values["op"], values["best_gbps"]) == ("send_recv", 12.3)

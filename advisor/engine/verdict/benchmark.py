@@ -9,7 +9,7 @@ from advisor.engine.sandbox import Sandbox
 
 _CURVES = """
 SELECT * FROM bench_curve WHERE tool <> 'inspector'
-ORDER BY op <> 'all_reduce', op, best_gbps DESC, source
+ORDER BY op <> 'all_reduce', best_gbps DESC, op, source
 """
 _POINTS = """
 SELECT bytes, max(busbw_gbps) AS busbw, min(time_us) AS time_us FROM bench
@@ -27,8 +27,8 @@ ORDER BY op <> 'all_reduce', op
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Its best table of its first operation (all_reduce if there). ``half_bytes``: from which size
-    on half of the best bandwidth is reached; ``limit_gbps``: what the links or NICs
+    """Its best table of all_reduce, or the fastest of any without one. ``half_bytes``: from
+    which size on half of the best bandwidth is reached; ``limit_gbps``: what the links or NICs
     (``limit_by``) of its hardware allow; ``fits``: by operation the size below which a call is
     mostly latency. None where it is not known. ``lacks_hardware``: neither table nor user names
     what it ran on."""

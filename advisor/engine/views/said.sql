@@ -184,7 +184,8 @@ SELECT 'all-ranks-wait', count(*), 'all of ranks 0 to ' || max(rank) || ' wait i
   min_by(source, line), NULL, list(DISTINCT host) FILTER (host IS NOT NULL), min(line)
 FROM abandoned_call WHERE seq IS NOT NULL
 HAVING count(*) > 1 AND min(rank) = 0 AND max(rank) = count(*) - 1 AND min(seq) = max(seq)
-  AND count(*) >= (SELECT coalesce(max(ranks), 0) FROM said_size)
+  -- Where nothing tells how many there are, three are more likely four without one.
+  AND coalesce(count(*) >= (SELECT max(ranks) FROM said_size), count(*) IN (2, 4) OR count(*) % 8 = 0)
   AND (SELECT coalesce(max(pg), '') IN ('', '0') FROM said_progress)
   AND NOT EXISTS (FROM missing_rank)
 UNION ALL

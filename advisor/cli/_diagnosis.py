@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -29,8 +28,7 @@ _QUICK_START = {
 _FAIL_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(NamedTuple):
     """What the command line asked for; ``rules`` are the choices of :meth:`Run.diagnose`."""
 
     inputs: Sequence[Path]
@@ -87,7 +85,7 @@ class Diagnosis:
         on_screen = any(item.is_text and item.path is None for item in self.outputs)
         if on_screen or not self.quiet:
             click.echo(head, err=not on_screen)
-        return replace(self, force=True).run(leave_out)
+        return self._replace(force=True).run(leave_out)
 
     def check_rules(self) -> None:
         """Raise AdvisorError for a rule or folder that is not there, before any file is."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -28,8 +28,7 @@ _DEFAULT_NAMES = {
 _BY_ENDING = {".html": "html", ".htm": "html", ".json": "json", ".xml": "junit", ".md": "markdown"}
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """One rendering and its place; ``path`` None is standard output."""
 
     format: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.engine.claims import Ledger, claims_of
@@ -125,7 +125,7 @@ def _check_savings(rule: Rule, rows: list[dict[str, Any]]) -> None:
 def _finding(
     rule: Rule, sandbox: Sandbox, facts: Facts, values: dict[str, Any], row: dict[str, Any]
 ) -> Finding:
-    known = {**asdict(facts), **values, **row, "group": _group(sandbox, facts, row)}
+    known = {**facts._asdict(), **values, **row, "group": _group(sandbox, facts, row)}
     step_ns = step_of(row, facts)
     numbers = savings_of(rule, facts, row, step_ns)
     where = render(rule.where, known)

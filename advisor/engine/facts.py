@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from advisor.engine.sandbox import Sandbox
 from advisor.findings import RunSummary
@@ -19,8 +19,7 @@ _RUNNING = (
 )
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """The run at a glance (view ``facts``); times in ns. None where it cannot be told."""
 
     ranks_read: int

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -118,7 +117,7 @@ def _setting_issues(settings: str | None, version: str | None, nodes: int | None
     except AdvisorError:
         release = None  # a release unknown here: everything is said
     found = check_env(json.loads(settings or "{}"), release, nodes=nodes)
-    return json.dumps([asdict(issue) for issue in found if issue.severity != "info"])
+    return json.dumps([issue._asdict() for issue in found if issue.severity != "info"])
 
 
 def _reference(name: str) -> list[dict[str, Any]]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from blake3 import blake3
 
@@ -22,8 +21,7 @@ from advisor.ingest.inflate import PIECE, READ, inflate_gzip, inflate_zstd, is_g
 _UNSUPPORTED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """What one input may cost; exceeding any of them is an error, not a slow death.
 
     ``ratio`` (decompressed / compressed bytes) is enforced once ``ratio_from_bytes`` came out:

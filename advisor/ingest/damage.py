@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _CHECKS = ("data check", "length check", "checksum")
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(NamedTuple):
     """Decompressing failed at byte ``at``, in the member (or frame) that starts at ``start``.
 
     ``error`` is the decoder's; empty where no member begins behind another one.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, cast
 
 import zstandard
 from isal import isal_zlib
@@ -64,8 +64,7 @@ Pieces = Generator[bytes, None, Damage | None]
 """Decompressed bytes; in the end the damage, or None at the end of the file."""
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(NamedTuple):
     """How to decompress one format: quickly, and with every byte before a damage."""
 
     name: str
@@ -145,7 +144,7 @@ def _inflate(stream: Compressed, form: Format) -> Any:
             stream.damage = f"bytes after the {form.name} stream were ignored ({share} of the file)"
             break
         if start is not None and start < damage.at:
-            damage = replace(damage, error="data is missing before the next one's start")
+            damage = damage._replace(error="data is missing before the next one's start")
         lost.places.append(damage)
         left_out = max(0, (stream.size if start is None else start) - damage.at)
         if not (damage.is_checksum and left_out <= _CHECKSUM_BYTES):

@@ -12,9 +12,9 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from advisor.errors import AdvisorError
 from advisor.ingest.source import Reader, Source
@@ -122,8 +122,7 @@ def _named(groups: Iterable[list[Path]], jobs: Collection[str]) -> dict[str, lis
     return found
 
 
-@dataclass(frozen=True)
-class RankFile:
+class RankFile(NamedTuple):
     """One file of one rank, and the size of the job and the process (host and number) it tells."""
 
     path: Path
@@ -132,8 +131,7 @@ class RankFile:
     process: str | None = None
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """One file of one rank: when it was recorded and by which process (None: not told)."""
 
     path: Path

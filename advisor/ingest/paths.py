@@ -7,16 +7,15 @@ import glob
 import os
 import stat
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from advisor.errors import AdvisorError
 
 _MAX_FILES = 100_000
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """One file. ``named``: the user named it, so that it must be readable."""
 
     path: Path

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from blake3 import blake3
 
@@ -110,8 +110,7 @@ class Source:
             ) from error
 
 
-@dataclass(frozen=True)
-class RankHint:
+class RankHint(NamedTuple):
     """What a trace says of its rank before its events are read.
 
     ``rank`` is None when it does not say; ``certain``: it stands in the file, where no later part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -51,8 +51,7 @@ _FOREIGN = (
 _LOG_LINE = re.compile(rb"\[(?!(?:true|false|null|NaN|Infinity)\b)(?:[A-Za-z_]|\d+[-:/])")
 
 
-@dataclass(frozen=True)
-class Unknown:
+class Unknown(NamedTuple):
     """What a file is that no reader takes. ``damaged``: it may have been of use once."""
 
     reason: str

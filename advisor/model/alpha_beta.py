@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,8 +32,7 @@ _SPAN = 1.25
 _MOST_SIZES = 48
 
 
-@dataclass(frozen=True)
-class AlphaBeta:
+class AlphaBeta(NamedTuple):
     """A fit. Times ns, sizes bytes; ``*_low`` and ``*_high`` bound 95 % (bootstrap) and hold it.
 
     ``alpha_ns`` is None when all messages have about one size: latency cannot be told apart then

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.vocabulary.dtypes import short_name
 
@@ -26,8 +25,7 @@ NAME = (
 """Names of operators that :func:`operator_flops` knows, as a pattern for the whole name."""
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """Arithmetic of one call, and the element type of its operands."""
 
     flops: float

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.findings import Severity
 
@@ -11,8 +10,7 @@ if TYPE_CHECKING:
     from advisor.metrics.compare.runs import Comparison
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """Choices of :func:`advisor.report.render`; a format ignores what does not concern it.
 
     ``color``: ANSI colours in text. ``verbose``: evidence in text. ``width``: columns of text.

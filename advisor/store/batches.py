@@ -15,10 +15,9 @@ import socket
 import time
 import zlib
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from advisor.config.atomic_files import write_atomic
@@ -33,8 +32,7 @@ _DUCKDBS = "tmp_"
 """How DuckDB calls a file until it is whole, unless told not to."""
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """What one writer wrote at once. ``token`` is part of its files' names.
 
     ``ranks`` are those whose events it holds, ``rows_of`` others of which it holds a newer row of
@@ -134,7 +132,7 @@ def finish(folder: Path, batch: Batch) -> None:
     """Make the files of ``batch`` count, all at once."""
     place = run_folder(folder, _FOLDER, batch.run) / f"{batch.name}.json"
     place.parent.mkdir(parents=True, exist_ok=True)
-    content = asdict(batch)
+    content = batch._asdict()
     del content["name"]
     write_atomic(place, json.dumps(content))
 

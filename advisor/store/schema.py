@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.store.batches import INGESTED
 from advisor.store.store import schema_sql
@@ -14,8 +13,7 @@ _TABLE = re.compile(r"^CREATE TABLE (\w+) \($")
 _COLUMN = re.compile(r"^  (\w+) (.*?)-- (.*)$")
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """One column: ``type`` is SQL's (NOT NULL left out), ``comment`` what it means."""
 
     name: str
@@ -24,8 +22,7 @@ class Column:
     comment: str
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """One table with its columns in order."""
 
     name: str
@@ -40,7 +37,7 @@ class Table:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionaries, for JSON."""
-        return asdict(self)
+        return self._asdict() | {"columns": [column._asdict() for column in self.columns]}
 
 
 def parse_schema(text: str | None = None) -> list[Table]:

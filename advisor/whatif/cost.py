@@ -13,7 +13,7 @@ trace does not tell latency from bandwidth (calls of one size, or nearly), a pri
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,7 @@ _INCONCLUSIVE = 0.9
 _MODEL_SPREAD = 0.03
 
 
-@dataclass(frozen=True)
-class ServiceModel:
+class ServiceModel(NamedTuple):
     """``a_ns`` + ``b_ns_per_byte`` * bytes, with what it rests on.
 
     ``a_sigma_ns`` is the uncertainty of the latency; a larger latency goes with a smaller
@@ -60,7 +59,7 @@ class ServiceModel:
         """The same calls explained by another latency (kept between 0 and the typical call)."""
         typical = self.service_ns(round(self.typical_bytes))
         a = min(max(a_ns, 0.0), typical)
-        return replace(self, a_ns=a, b_ns_per_byte=(typical - a) / self.typical_bytes)
+        return self._replace(a_ns=a, b_ns_per_byte=(typical - a) / self.typical_bytes)
 
     def service_ns(self, size: int) -> float:
         """Time of a call of ``size`` bytes that has the network for itself."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,8 +44,7 @@ _FSDP1_HOOKS = tuple(
 _HAND_OVER_NS = 20_000
 
 
-@dataclass(frozen=True)
-class _Annotation:
+class _Annotation(NamedTuple):
     start: int
     end: int
     kind: str

@@ -7,8 +7,9 @@ what the replay does not explain cancels. Nothing is fitted on the run that is p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,8 +40,7 @@ _GAIN_UNCERTAINTY = 0.02
 _Z90 = 1.645
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(NamedTuple):
     """A predicted step, ns; ``low``/``high`` bound it with 90 % confidence.
 
     ``gain_low_ns``/``gain_high_ns`` bound ``gain_ns``, in which the profiler's cost cancels.
@@ -271,8 +271,7 @@ def predict_restored(
     if least is None or found is None or most is None:
         return None
     fewer, more = max(least.step_ns - found.step_ns, 0.0), max(found.step_ns - most.step_ns, 0.0)
-    return replace(
-        found,
+    return found._replace(
         low_ns=max(found.step_ns - float(np.hypot(found.step_ns - found.low_ns, more)), 0.0),
         high_ns=found.step_ns + float(np.hypot(found.high_ns - found.step_ns, fewer)),
         gain_low_ns=found.gain_ns - float(np.hypot(found.gain_ns - found.gain_low_ns, fewer)),

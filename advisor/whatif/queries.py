@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +41,7 @@ COPIES = (
 HOST_WORK = (REQUESTS, UNITS, FSDP1_UNITS, *COPIES)
 
 
-@dataclass(frozen=True)
-class CallRow:
+class CallRow(NamedTuple):
     call_id: int
     arrival: int
     start: int

@@ -52,10 +52,10 @@ def finding(
 
 
 def shares(**changes: float) -> Shares:
-    return replace(BUSY, **changes)
+    return BUSY._replace(**changes)
 
 
-FEW = replace(FACTS, ranks_read=1)
+FEW = FACTS._replace(ranks_read=1)
 WIDE = {"savings_low_ns": 2 * MS, "savings_high_ns": 60 * MS}
 CLOCKS = Clocks(exposed_ns=20 * MS, share=0.2, differ_ns=MS, hidden_ns=0, hosts=["a", "b", "c"])
 EXPOSED: tuple[str, float, None] = ("exposed-communication", 25, None)
@@ -109,7 +109,7 @@ DENIED = Evidence(facts={"probe": "denies"})
         ({"facts": FEW, "alone_ranks": [0]}, "inconclusive", "ranks-alone"),
         ({"cut_ranks": [3]}, "inconclusive", "ranks-cut"),
         ({"groups_known": False}, "inconclusive", "groups-missing"),
-        ({"facts": replace(FACTS, steps=1)}, "inconclusive", "one-step"),
+        ({"facts": FACTS._replace(steps=1)}, "inconclusive", "one-step"),
         ({"clocks": CLOCKS}, "inconclusive", "clocks"),
         ({"shares": None}, "inconclusive", "no-complete-step"),
         ({"shares": None, "steps_seen": 0}, "inconclusive", "no-work"),
@@ -171,7 +171,7 @@ def test_calls_that_were_not_matched_lack_no_rank_of_a_job_that_was_read_whole()
 
 
 def test_a_link_that_clocks_may_hide_comes_before_a_smaller_gain() -> None:
-    hidden = replace(CLOCKS, hidden_ns=50.0 * MS)
+    hidden = CLOCKS._replace(hidden_ns=50.0 * MS)
     assert decide(situation(findings=[finding()], clocks=hidden)).reason == "clocks"
     assert decide(situation(findings=[finding(ms=40)], clocks=hidden)).reason == "finding"
     of_link = finding("slow-ring-link")
@@ -197,7 +197,7 @@ def test_first_use_is_what_a_verdict_is_about_unless_communication_takes_more() 
     assert decide(situation(shares=shares(idle=0.12), **known)).reason == "idle"
     more = shares(idle=0.12, exposed=0.75)
     assert decide(situation(shares=more, **known)).reason == "finding"
-    few = situation(facts=FEW, shares=replace(more, wait_known=False), idling=loading)
+    few = situation(facts=FEW, shares=more._replace(wait_known=False), idling=loading)
     assert decide(few).reason == "ranks-missing"
 
 
@@ -210,7 +210,7 @@ def test_first_use_is_what_a_verdict_is_about_unless_communication_takes_more() 
         ({"findings": [finding()]}, "warning"),
         ({"shares": shares(exposed=0.27)}, "warning"),
         ({"facts": FEW, "shares": shares(exposed=0.62, wait_known=False)}, "warning"),
-        ({"facts": replace(FACTS, steps=1), "shares": shares(idle=0.56)}, "warning"),
+        ({"facts": FACTS._replace(steps=1), "shares": shares(idle=0.56)}, "warning"),
         ({"facts": FEW, "shares": shares(exposed=0.05, wait_known=False)}, "info"),
         ({"facts": FEW, "shares": shares(exposed=0.27, wait_known=False),
           "findings": [finding("straggler-rank", ms=2, severity="critical")]}, "critical"),
@@ -236,7 +236,7 @@ def test_missing_ranks_have_no_part_in_a_device_that_idles_by_itself() -> None:
 
 def test_a_sure_cause_of_most_of_what_is_exposed_stands_though_ranks_are_missing() -> None:
     """GIVEN 16 ms exposed and a rank that is late for 11 of them, as it is for sure."""
-    few = {"facts": replace(FACTS, ranks_read=3), "shares": shares(exposed=0.16, wait_known=False)}
+    few = {"facts": FACTS._replace(ranks_read=3), "shares": shares(exposed=0.16, wait_known=False)}
     late = finding(ms=11, claims={"wait": 9 * MS, "transfer": 2 * MS})
     assert decide(situation(findings=[late], **few)).finding == late
     for other in (

@@ -80,7 +80,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"facts": FEW, "alone_ranks": [0]},
         {"cut_ranks": [3]},
         {"groups_known": False},
-        {"facts": FACTS.__class__(**{**FACTS.__dict__, "steps": 1})},
+        {"facts": FACTS._replace(steps=1)},
         {"clocks": CLOCKS},
         {"empty_ranks": [1]},
         {"communicates": False},

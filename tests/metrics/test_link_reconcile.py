@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -76,7 +74,7 @@ def test_a_place_elsewhere_stays_as_the_ends_have_it(seen: Weighed) -> None:
 def test_with_a_clock_off_what_both_name_is_left_if_it_is_the_best_of_either(
     seen: Weighed,
 ) -> None:
-    off = replace(seen, off="h0", slow=True, likeliest=(), places=(BOTH, OTHER))
+    off = seen._replace(off="h0", slow=True, likeliest=(), places=(BOTH, OTHER))
     assert left((OTHER, EDGE), off) == (OTHER,)
     assert left((IN, BOTH), off) == (BOTH,)
     # The second best of both is what their errors have in common.

@@ -80,7 +80,7 @@ def test_ranks_that_leave_together_and_links_that_are_alike_name_nobody(layout: 
     )
     inside = frozenset(range(len(home))) - crossing
     pattern = ends("all_reduce", len(home), crossing, inside)[30]
-    slow = Ring(**{**vars(everywhere), "lags": everywhere.lags + pattern - pattern.mean()})
+    slow = everywhere._replace(lags=everywhere.lags + pattern - pattern.mean())
     assert explain([slow], home) is None
 
 
@@ -88,7 +88,7 @@ def test_a_clock_that_is_off_by_more_than_any_link_makes_names_nobody() -> None:
     home = HOMES["one rank per host"]
     ring = ring_of("all_reduce", home, None, 0.0)
     offset = np.array([0.0, 0.0, 0.45, 0.45])
-    shifted = Ring(**{**vars(ring), "lags": ring.lags + offset - offset.mean()})
+    shifted = ring._replace(lags=ring.lags + offset - offset.mean())
     assert explain([shifted], home) is None
 
 

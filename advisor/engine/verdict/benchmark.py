@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from advisor.engine.sandbox import Sandbox
 
@@ -25,8 +25,7 @@ ORDER BY op <> 'all_reduce', op
 """
 
 
-@dataclass(frozen=True)
-class Benchmark:
+class Benchmark(NamedTuple):
     """Its best table of all_reduce, or the fastest of any without one. ``half_bytes``: from
     which size on half of the best bandwidth is reached; ``limit_gbps``: what the links or NICs
     (``limit_by``) of its hardware allow; ``fits``: by operation the size below which a call is

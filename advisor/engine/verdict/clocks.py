@@ -8,8 +8,7 @@ finding what is exposed between hosts may be the link's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.engine.facts import Facts
 from advisor.engine.sandbox import Sandbox
@@ -65,8 +64,7 @@ _HIDDEN = (
 )
 
 
-@dataclass(frozen=True)
-class Clocks:
+class Clocks(NamedTuple):
     """Transfer between hosts that may be a slow link's; ns are per step.
 
     ``differ_ns``: by how much offsets, or ends of the same calls, differ. ``hidden_ns``: what a

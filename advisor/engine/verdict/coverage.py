@@ -7,16 +7,14 @@ devices' time is of kernels that nothing is known of.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.engine.sandbox import Sandbox
 
 _NAME = 60  # characters of a kernel's name
 
 
-@dataclass(frozen=True)
-class Coverage:
+class Coverage(NamedTuple):
     """``share`` of the time in kernels of all ranks; of the longest unknown one name and time."""
 
     share: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.engine.facts import Facts, ranks_not_read
 from advisor.engine.notes import WHOLE_TRACE, recorded_instead
@@ -65,8 +65,7 @@ _SAVES = (
 _LOSSES = {"file-not-read", "file-lost-records", "file-partly-read", "ranks-cut"}
 
 
-@dataclass(frozen=True)
-class Shares:
+class Shares(NamedTuple):
     """Parts of the mean step of all ranks, from 0 to 1; ``hidden`` is of communication.
 
     ``schedule`` is what a pipeline's schedule leaves idle by design: exposed waiting, or idle.

@@ -9,7 +9,6 @@ gains that are large and those that are small.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from advisor.engine.causes import COVERED, expected_ns, is_option
@@ -30,8 +29,7 @@ _OF_SURE_CAUSE = frozenset({VerdictKind.SURE, VerdictKind.UNKNOWN_COST})
 NOBODYS = frozenset({"jitter", "exposed-communication"})
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """The shape, why it was chosen, and the finding it is about if any."""
 
     kind: VerdictKind
@@ -141,7 +139,7 @@ def _best(it: Situation, least: float) -> Decision | None:
     found = about(max(more, key=expected_ns, default=first))
     unknown = it.coverage is not None and it.coverage.share < LEAST_KNOWN
     if unknown and found.kind is VerdictKind.SURE:
-        return replace(found, kind=VerdictKind.PROBABLE)
+        return found._replace(kind=VerdictKind.PROBABLE)
     return found
 
 

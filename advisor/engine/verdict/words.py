@@ -6,7 +6,6 @@ The words stand in :mod:`advisor.messages`; what they say is in ``Verdict.values
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from typing import Any
 
 from advisor.engine.sandbox import Sandbox
@@ -96,7 +95,7 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         "noise_ns": facts.noise_ns if facts.steps > 1 else None,
         "ranks_read": facts.ranks_read,
         "world_size": facts.world_size,
-        **(asdict(it.shares) if it.shares is not None else {}),
+        **(it.shares._asdict() if it.shares is not None else {}),
     }
     if not values.get("activations"):
         values.pop("activations", None)
@@ -223,13 +222,13 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
         case "no-communication":
             return {"lacks_kernels": it.lacks_kernels, "leading_ns": it.leading_ns}
         case "unrecognised":
-            return asdict(it.coverage) if it.coverage is not None else {}
+            return it.coverage._asdict() if it.coverage is not None else {}
         case "clocks":
             assert it.clocks is not None
-            return {**asdict(it.clocks), "hosts": list(it.clocks.hosts)[:_HIDDEN_HOSTS]}
+            return {**it.clocks._asdict(), "hosts": list(it.clocks.hosts)[:_HIDDEN_HOSTS]}
         case "benchmark":
             assert it.benchmark is not None
-            return asdict(it.benchmark)
+            return it.benchmark._asdict()
         case "no-work" | "no-trace":
             counted = {"events": it.events, "ranks": it.traced_ranks, "findings": len(it.findings)}
             return {**counted, "losses": list(it.losses)[:2]}

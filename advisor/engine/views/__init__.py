@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
 _VIEW = re.compile(
     r"^CREATE VIEW (\w+) AS\b((?:(?!;$|^CREATE VIEW).)*+);$", re.MULTILINE | re.DOTALL
@@ -26,8 +26,7 @@ _NOTE = re.compile(r"--   (\w+): (.*)")
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """One view of the file ``part``.sql: ``about`` its rows, its SELECT, and ``notes`` on columns.
 
     ``words`` are those of its SELECT and of the views that this reads: the tables it needs too.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,7 @@ _SWEEPS = 100
 _BROKEN_MS = 1e-3
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(NamedTuple):
     """``most[a, b]``: how much more may be added to the clock of place b in ``clocks`` than to that
     of place a, ms; with a tolerance."""
 

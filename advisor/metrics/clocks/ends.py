@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ MOST_DRIFT = 500e-6
 _MOST_CALLS = 4_000
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """Ends of one rank less another's: intercept with error, drift and spread."""
 
     offset: float

@@ -8,7 +8,7 @@ and forth between the two, from two beginnings; calls that fit badly weigh littl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,7 @@ _ROUNDS = 10
 _LEAST_TIME = 0.1  # of the shortest duration of a call
 
 
-@dataclass(frozen=True)
-class Calls:
+class Calls(NamedTuple):
     """Starts and ends of one kind of call, ms; a row per call, a column per place in the ring."""
 
     op: str
@@ -50,11 +49,10 @@ class Calls:
     def thinned(self, most: int) -> Calls:
         """At most so many of the calls, evenly."""
         every = max(1, -(-len(self.starts) // most))
-        return replace(self, starts=self.starts[::every], ends=self.ends[::every])
+        return self._replace(starts=self.starts[::every], ends=self.ends[::every])
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """Per hypothesis: its loss, the offsets to add per host (ms), and per kind each call's loss."""
 
     losses: Floats

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ _MOST_KINDS = 4
 """The heaviest: they hold most of the time."""
 
 
-@dataclass(frozen=True)
-class Hypotheses:
+class Hypotheses(NamedTuple):
     """The places of each (several make the same ring slow), its share, its paths."""
 
     places: list[tuple[Location, ...]]

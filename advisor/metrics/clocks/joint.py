@@ -13,8 +13,9 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,8 +61,7 @@ class _Pair:
     most: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Offset:
+class _Offset(NamedTuple):
     """To add to a clock, ns, with its bounds, the error of the noise alone, and with stagger."""
 
     value: float = 0.0
@@ -202,7 +202,7 @@ def _offset(pair: _Pair, origin: int) -> _Offset:
     inside = min(max(fitted.value, low), high)
     # Beyond its bounds the value is as wrong as they put it off.
     error = min(max(fitted.error, abs(fitted.value - inside)), width)
-    return replace(fitted, value=inside, error=error, low=low, high=high)
+    return fitted._replace(value=inside, error=error, low=low, high=high)
 
 
 def _regressed(pair: _Pair, origin: int) -> _Offset:
@@ -300,8 +300,7 @@ def _settled(offsets: Mapping[Node, _Offset]) -> dict[Node, _Offset]:
     result = {}
     for node, one in away.items():
         error = (one.error if unset or node in off else one.noise) if node != middle else 0.0
-        result[node] = replace(
-            offsets[node],
+        result[node] = offsets[node]._replace(
             value=off.get(node, 0.0),
             error=error,
             # Not NTP's millisecond: a clock that nobody keeps may be off by all that stagger hides.

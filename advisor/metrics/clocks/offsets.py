@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +35,7 @@ _FAR_SHARE = 0.35
 _WELL_KNOWN = 0.04
 
 
-@dataclass(frozen=True)
-class Clock:
+class Clock(NamedTuple):
     """Add ``offset_ns + drift_ppm * 1e-6 * (t - origin_ns)`` to a rank's time t.
 
     ``identified``: messages of several sizes told the clock from the stagger of a slow edge.
@@ -66,8 +65,7 @@ def aligned(time_ns: int, rank: int, clocks: Mapping[int, Clock]) -> int:
     return time_ns if clock is None else time_ns + clock.correction(time_ns)
 
 
-@dataclass(frozen=True)
-class Clocks:
+class Clocks(NamedTuple):
     """The clock of every rank that shares a synchronising collective with another; and how slow
     places explain the calls with no clock believed, where that was asked."""
 
@@ -133,12 +131,12 @@ def _possible(
     for rank, clock in found.items():
         by = moved.get(own[rank], 0.0) - moved.get(first, 0.0)
         if by:
-            moved_to = replace(clock, offset_ns=clock.offset_ns + round(1e6 * by))
+            moved_to = clock._replace(offset_ns=clock.offset_ns + round(1e6 * by))
             doubt = bounds.half_width(own[rank], first)
             if doubt <= _TOLD_MS:
                 residual_ns = max(clock.residual_ns, round(1e6 * doubt))
-                moved_to = replace(
-                    moved_to, residual_ns=residual_ns, identified=True, ambiguous=False
+                moved_to = moved_to._replace(
+                    residual_ns=residual_ns, identified=True, ambiguous=False
                 )
             result[rank] = moved_to
     return result
@@ -163,7 +161,7 @@ def _checked(
         if not (far and seen.surely_right(recorded)):
             return Clocks(found, seen)
         still = {
-            rank: replace(clock, offset_ns=0, identified=False, ambiguous=False)
+            rank: clock._replace(offset_ns=0, identified=False, ambiguous=False)
             for rank, clock in found.items()
         }
         return Clocks(still, seen)
@@ -176,8 +174,8 @@ def _checked(
         return Clocks(_moved(found, host, seen), seen)
     moved = any(clock.offset_ns for clock in found.values())
     if one is not None or (moved and not seen.right(seen.loss(seen.given_ns))):
-        found = {rank: replace(clock, ambiguous=True) for rank, clock in found.items()}
-    return Clocks(found, replace(seen, ends_tell=False))
+        found = {rank: clock._replace(ambiguous=True) for rank, clock in found.items()}
+    return Clocks(found, seen._replace(ends_tell=False))
 
 
 def with_one_freed(
@@ -203,17 +201,16 @@ def _moved(found: Mapping[int, Clock], host: Mapping[int, Home], seen: Weighed) 
     doubtful = seen.doubt_ns > _WELL_KNOWN * seen.time_ns
     result = {}
     for rank, clock in found.items():
-        moved = replace(clock, offset_ns=clock.offset_ns + by.get(host[rank], 0) - first)
+        moved = clock._replace(offset_ns=clock.offset_ns + by.get(host[rank], 0) - first)
         if seen.off is not None and host[rank] == seen.off:
-            moved = replace(
-                moved,
+            moved = moved._replace(
                 residual_ns=round(2 * seen.doubt_ns),
                 identified=False,
                 ambiguous=doubtful,
                 fitted=True,
             )
         elif host[rank] in by:
-            moved = replace(moved, identified=True, ambiguous=False)
+            moved = moved._replace(identified=True, ambiguous=False)
         result[rank] = moved
     return result
 
@@ -229,8 +226,7 @@ def _by_host(
     columns: Sequence[Mapping[int, Call]],
 ) -> dict[int, Clock]:
     rest = [found for rank, found in raw.items() if rank != min(raw)]
-    first = replace(
-        raw[min(raw)],
+    first = raw[min(raw)]._replace(
         error=max((found.error for found in rest), default=0.0),
         spread=max((found.spread for found in rest), default=0.0),
         identified=all(found.identified for found in rest),

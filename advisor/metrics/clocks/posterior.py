@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,8 +42,7 @@ _MISFIT = 40.0
 _AS_GOOD = 1.27
 
 
-@dataclass(frozen=True)
-class Weighed:
+class Weighed(NamedTuple):
     """What the calls say when no clock is believed.
 
     ``slow``: a slow place explains the calls and none does not. ``places`` are those that explain
@@ -90,7 +89,7 @@ class Weighed:
 
     def with_clocks(self, clocks_ns: Mapping[Home, int]) -> Weighed:
         """The same, with the place that is likeliest with these clocks."""
-        return replace(self, likeliest=_likeliest(self.tables, self._losses(clocks_ns)))
+        return self._replace(likeliest=_likeliest(self.tables, self._losses(clocks_ns)))
 
     def _losses(self, clocks_ns: Mapping[Home, int]) -> Floats:
         given = self._beside(clocks_ns)
@@ -131,8 +130,7 @@ class Weighed:
         rivals = [other for other in found.values() if other.losses.min() <= near]
         own = 1e6 * fit.offsets[:, number]
         likely = own[fit.losses <= near]
-        return replace(
-            told,
+        return told._replace(
             best=self.best,
             bounds=self.bounds,
             given_ns=self.given_ns,
@@ -155,7 +153,7 @@ class Weighed:
         if self.bounds is None:
             return fit
         wrong = self.bounds.broken(fit.offsets)
-        return replace(fit, losses=np.where(wrong, np.inf, fit.losses))
+        return fit._replace(losses=np.where(wrong, np.inf, fit.losses))
 
     def _beside(self, clocks_ns: Mapping[Home, int]) -> list[float]:
         """What these clocks add beside what was given, ms per host."""
@@ -189,7 +187,7 @@ def weigh(
         for one in hosts
     }
     told = _told(fit, tables, kinds, hosts, best, misfit=_misfits(best, kinds))
-    return replace(told, bounds=bounds, given_ns=given)
+    return told._replace(bounds=bounds, given_ns=given)
 
 
 def _told(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.gloo import threads_of
@@ -36,8 +36,7 @@ class Group:
     size: int | None
 
 
-@dataclass(frozen=True)
-class RankInfo:
+class RankInfo(NamedTuple):
     """What the trace says of one rank."""
 
     rank: int

@@ -8,7 +8,6 @@ number of devices per host explains all ranks is it taken.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from advisor.metrics.collectives.groups import RankInfo
 
@@ -20,7 +19,7 @@ def with_hosts(infos: Mapping[int, RankInfo]) -> dict[int, RankInfo]:
     per_host = _devices_per_host(infos)
     if per_host is None:
         return dict(infos)
-    return {rank: replace(info, host=f"node {rank // per_host}") for rank, info in infos.items()}
+    return {rank: info._replace(host=f"node {rank // per_host}") for rank, info in infos.items()}
 
 
 def _devices_per_host(infos: Mapping[int, RankInfo]) -> int | None:

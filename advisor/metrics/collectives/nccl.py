@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,8 +37,7 @@ _METADATA = (
 )
 
 
-@dataclass(frozen=True)
-class _Spans:
+class _Spans(NamedTuple):
     """Candidate sources of metadata on one thread or stream, sorted by start."""
 
     start: Int64s
@@ -145,8 +143,7 @@ def device_calls(events: Events, line: Timeline, groups: Members) -> list[Call]:
     return calls
 
 
-@dataclass(frozen=True)
-class _Shapes:
+class _Shapes(NamedTuple):
     """What the arguments of an operator say: elements out and in, and their type."""
 
     name: str

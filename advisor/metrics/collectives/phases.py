@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,8 +120,7 @@ def _set_gradients(
             call.is_gradient = (unit or by_hand) and call.group not in summed
 
 
-@dataclass(frozen=True)
-class _Around:
+class _Around(NamedTuple):
     """The marks around each of some times: when each kind began last before it, and begins next."""
 
     last: dict[str, Int64s]

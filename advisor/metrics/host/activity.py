@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,8 +63,7 @@ GROUP BY ALL
 """
 
 
-@dataclass(frozen=True)
-class HostActivity:
+class HostActivity(NamedTuple):
     """Host spans that explain why a device waits; sorted by start. ``kind`` indexes KINDS."""
 
     kind: Int64s

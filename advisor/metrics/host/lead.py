@@ -10,9 +10,8 @@ the waits' doing; what stays is the host's own pace.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ _PAUSE_NS = 20_000_000
 BARRIER = "barrier"
 
 
-@dataclass(frozen=True)
-class Gaps:
+class Gaps(NamedTuple):
     """Idle stretches of a device in order, ns; arrays are parallel.
 
     The host launched what ends a stretch too late to start before ``until`` (``low`` where it was
@@ -58,8 +56,7 @@ class Gaps:
         return np.isin(self.kind, (*_WAITS, BARRIER))
 
 
-@dataclass(frozen=True)
-class IdleSplit:
+class IdleSplit(NamedTuple):
     """A device's idle time between events by what it waited for: disjoint, without remainder."""
 
     host: Intervals
@@ -153,8 +150,7 @@ def host_pace(line: Timeline, steps: Steps, gaps: Gaps | None) -> float | None:
     return float(np.mean(spent)) if spent else None
 
 
-@dataclass(frozen=True)
-class AskedLate:
+class AskedLate(NamedTuple):
     """When communication ran that began as soon as it was asked for, by what held the host up."""
 
     by_pace: Intervals

@@ -8,8 +8,7 @@ waited for.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,16 +25,14 @@ _SYNCHRONISES = re.compile(
 _COPIES = re.compile(r"^(cuda|hip|cu)Mem(cpy|set)")
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A stretch of one thread ending at a moment; ``row`` is None where no span was open."""
 
     start: int
     row: int | None
 
 
-@dataclass(frozen=True)
-class _Thread:
+class _Thread(NamedTuple):
     """Stretches in which the innermost span stayed the same, in order of time."""
 
     start: Int64s

@@ -10,7 +10,7 @@ before, from another rank that kept it waiting.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,7 @@ from advisor.vocabulary.operations import ROOTED
 _LOOK_BACK = 2048
 
 
-@dataclass(frozen=True)
-class Arrivals:
+class Arrivals(NamedTuple):
     """Matched calls of one group at which ranks wait, in order; arrays are [call, rank], times ns.
 
     ``lateness`` = arrival (of a CPU's call: when it was asked for) less the ranks' median, of two

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +27,7 @@ _EXPLAINED = 0.5
 _BEHIND = 0.25
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(NamedTuple):
     """A reason of ``lateness.reason`` with the numbers behind it, ns summed over the stretches."""
 
     name: str
@@ -144,7 +142,7 @@ def reason_of(
             begun = _more_per_step(rank, items, lambda r: _operators_per_step(lines[r], steps[r]))
             more &= begun[1] > _MORE_OPERATORS - 1
         found = compare(rank, peers, needed) if compare else Compared(None, None)
-        evidence |= asdict(found)
+        evidence |= found._asdict()
         many = surplus / max(usual_operators, 1) if more else 0.0
         name = _of_compute(found, needed, many, lines[rank].on_device)
         if name == "slow-compute":

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -108,8 +108,7 @@ def lateness_rows(
     return records + with_hosts(of_all, of_hosts, ranks.hosts)
 
 
-@dataclass(frozen=True)
-class _Group:
+class _Group(NamedTuple):
     """Arrivals of one group, with what is asked of it for each of its ranks."""
 
     item: Arrivals
@@ -134,8 +133,7 @@ class _Group:
         )
 
 
-@dataclass(frozen=True)
-class _All:
+class _All(NamedTuple):
     """What all ranks have, which each is held against."""
 
     costs: Mapping[int, Floats]  # by step

@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,8 +35,7 @@ _Flops = tuple[dict[int, _BySteps], dict[int, dict[str, str]]]
 _Known = tuple[_Flops, list["_Operator"]]
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(NamedTuple):
     """A rank over the median of its peers: its FLOPs per step, time of equal kernels.
 
     Ratios are None where shapes were not recorded. ``own`` and ``usual`` are shapes of one
@@ -87,14 +85,13 @@ def compare_work(
         if rank not in flops or not others:
             return by_shape
         pace, by_chance = _pace(con, run, rank, others, needed)
-        return replace(by_shape, pace=pace, pace_p_value=by_chance)
+        return by_shape._replace(pace=pace, pace_p_value=by_chance)
     times = _times(rank, operators, len(chosen) - 1)
     mean_pace = _host_pace(rank, operators, lambda one: one.mean_ns)
-    return _by_time(times, pace, replace(by_shape, pace=pace, mean_pace=mean_pace))
+    return _by_time(times, pace, by_shape._replace(pace=pace, mean_pace=mean_pace))
 
 
-@dataclass(frozen=True)
-class _Operator:
+class _Operator(NamedTuple):
     """Calls of one operator with one shape on a rank's host, in its steps."""
 
     rank: int
@@ -194,11 +191,11 @@ def _by_shape(
     compared = Compared(work, None)
     if work is None or abs(work - 1) < 0.005:
         return compared
-    compared = replace(compared, cause_p_value=_by_chance(rank, others, flops))
+    compared = compared._replace(cause_p_value=_by_chance(rank, others, flops))
     name = max(usual, key=lambda it: abs(own[it] - usual[it]))
     mine = shapes[rank][name]
     theirs = next((shapes[p][name] for p in others if name in shapes[p]), None)
-    return compared if theirs == mine else replace(compared, operator=name, own=mine, usual=theirs)
+    return compared if theirs == mine else compared._replace(operator=name, own=mine, usual=theirs)
 
 
 def _by_chance(rank: int, others: Sequence[int], flops: Mapping[int, _BySteps]) -> float:

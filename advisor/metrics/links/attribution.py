@@ -89,7 +89,7 @@ def _by_gloo(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
         min([found.p_value if found else 1.0, *(p.p_value for p in slow)]),
         {
             "places": [[p.kind, *map(str, p.homes)] for p in found.places] if found else [],
-            "groups": [vars(peer) for peer in peers],
+            "groups": [peer._asdict() for peer in peers],
         },
     )
 
@@ -152,8 +152,8 @@ def _with_any_clocks(data: Inputs, home: Mapping[int, Home]) -> Explained | None
         return None
     places = named(seen.places, data, home)
     found = Explained(places, (), seen.shares, seen.p_value, seen.calls)
-    found = replace(
-        found, places=of_one_host(found, _rings(data, home), seen, data, home) or places
+    found = found._replace(
+        places=of_one_host(found, _rings(data, home), seen, data, home) or places
     )
     culprit = _by_ring(found, home)
     if culprit is not None and culprit.kind != "candidates":

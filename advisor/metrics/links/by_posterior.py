@@ -7,7 +7,6 @@ slow or those of a smaller machine, or calls vary from one to the next, the netw
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -82,7 +81,7 @@ def _by_fixed_time(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen
         return None
     whole = network_culprit(data, home)
     return Seen(
-        replace(whole, kind="candidates", words=f"{whole.words} (latency)"),
+        whole._replace(kind="candidates", words=f"{whole.words} (latency)"),
         found.fixed.share,
         found.fixed.calls,
         "calls of other sizes",
@@ -112,7 +111,7 @@ def _unsteady(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen:
     # At least as fast as the median call, at most as the fastest.
     low, high = 1 - np.exp(-0.5 * spread**2), 1 - fastest * np.exp(-0.5 * spread)
     return Seen(
-        replace(network_culprit(data, home), kind="unsteady"),
+        network_culprit(data, home)._replace(kind="unsteady"),
         (float(low), 1 - fastest, float(high)),
         found.calls,
         "their fastest",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,8 +53,7 @@ class Inputs:
     weighed: Weighed | None = None
 
 
-@dataclass(frozen=True)
-class Culprit:
+class Culprit(NamedTuple):
     """A place: calls with a rank of ``near`` and one of ``far`` (None: any other host's) use it.
 
     ``direction`` of a rank or host: what is slow there, 'send', 'receive' or 'both'; None where it
@@ -82,8 +81,7 @@ class Culprit:
         return bool(others) and not self.near.isdisjoint(ranks)
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(NamedTuple):
     """What the calls alone say: a location, the share of its calls' time that is excess, why."""
 
     culprit: Culprit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ _MODEL_ERROR = 0.15
 _WAKE_NS = 150_000
 
 
-@dataclass(frozen=True)
-class Ring:
+class Ring(NamedTuple):
     """The ends of one group's calls of one operation: ``lags`` has a row per call, in shares of
     the call's time, a column per rank of ``known``; ``units_ns`` are the typical ones in ns.
 
@@ -126,7 +125,7 @@ def freed(ring: Ring, own: Home, home: Mapping[int, Home]) -> Ring | None:
     before = _MODEL_ERROR * float(np.ptp(np.median(ring.lags, axis=0)))
     after = _MODEL_ERROR * float(np.ptp(np.median(lags, axis=0)))
     errors = np.sqrt(ring.errors**2 - before**2 + after**2)
-    return replace(ring, alike=alike, lags=centred(ring.lags, errors, alike), errors=errors)
+    return ring._replace(alike=alike, lags=centred(ring.lags, errors, alike), errors=errors)
 
 
 def centred(rows: Floats, errors: Floats, alike: Sequence[int]) -> Floats:

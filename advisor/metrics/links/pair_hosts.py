@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 from advisor.metrics.links.pair_timings import SLOW_FACTOR, Pair, Suspect, suspects
 
@@ -18,8 +18,7 @@ from advisor.metrics.links.pair_timings import SLOW_FACTOR, Pair, Suspect, suspe
 FEWEST = 3
 
 
-@dataclass(frozen=True)
-class Between:
+class Between(NamedTuple):
     """What pairs show: of hosts (numbers in ``names``), of ranks between hosts, inside hosts."""
 
     names: tuple[Hashable, ...]

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 # A pair counts as slow when it takes this many times as long as the usual one: the median of the
 # faster half, since one host that is slow both ways has half of all pairs among four hosts.
 SLOW_FACTOR = 1.5
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """One direction between two ranks: nanoseconds per byte, and the round trip of one element."""
 
     src: int
@@ -47,8 +46,7 @@ def timed_pairs(times: Mapping[tuple[int, int], Mapping[int, float]]) -> list[Pa
     return pairs
 
 
-@dataclass(frozen=True)
-class Suspect:
+class Suspect(NamedTuple):
     """What is slow: ``kind`` is 'sender', 'receiver', 'edge' or 'candidates'."""
 
     kind: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ SIGNIFICANCE = 0.01
 _SLOWER = 0.12
 
 
-@dataclass(frozen=True)
-class PeerExcess:
+class PeerExcess(NamedTuple):
     """One group (or directed pair) among its peers. ``share`` of its time is over the fastest's.
 
     ``others_share`` is the largest share among its peers: what it would have if it were slow.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from advisor.metrics.rings.locations import Home
 
@@ -16,8 +16,7 @@ _MOST_NAMED = 8
 """Hosts in one sentence."""
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(NamedTuple):
     """The place of each of the probe's ranks and of the trace's, by the same names."""
 
     where: Mapping[int, Home]
@@ -30,8 +29,7 @@ class Joined:
         return set(self.home.values()) <= set(self.where.values())
 
 
-@dataclass(frozen=True)
-class Apart:
+class Apart(NamedTuple):
     """A probe that is no evidence of the trace's links: ``why``, and whether of other hosts."""
 
     why: str

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.metrics.links.cost import (
     Culprit,
@@ -34,8 +33,7 @@ _FASTER = 1.25
 USE = "probe-use"
 
 
-@dataclass(frozen=True)
-class Probed:
+class Probed(NamedTuple):
     """A place that the probe found slow; rates in GB/s."""
 
     culprit: Culprit
@@ -72,8 +70,7 @@ class Probed:
         }
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(NamedTuple):
     """Single links, and the host of each of the probe's ranks."""
 
     pairs: tuple[Pair, ...]

@@ -8,7 +8,6 @@ how much of a call is excess where the first rests on a clock that may be off.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from advisor.metrics.clocks.posterior import Weighed
 from advisor.metrics.collectives.groups import hosts_of
@@ -31,13 +30,13 @@ def beside_starts(
     and where the two contradict."""
     own = of_one_host(found, rings, seen, data, home)
     if own:
-        found = replace(found, places=own)
+        found = found._replace(places=own)
     elif seen.off is not None and seen.slow:
         known = named(seen.places, data, home)
         both = tuple(place for place in found.places if place in known)
         # What is the best of neither is what their errors have in common.
         if {known[0], found.places[0]} & {*both}:
-            found = replace(found, places=both)
+            found = found._replace(places=both)
     if not seen.slow or seen.rough:
         return found
     low, middle, high = found.share
@@ -50,7 +49,7 @@ def beside_starts(
     if not wide:
         return found
     share = (min(low, least), middle if agree else likely, max(high, most))
-    return replace(found, share=share)
+    return found._replace(share=share)
 
 
 def of_one_host(
@@ -74,5 +73,5 @@ def named(
     """Places by ``groups.hosts_of`` as places by ``home``."""
     names = {own: home[rank] for rank, own in hosts_of(data.infos).items()}
     return tuple(
-        replace(place, homes=tuple(names.get(one, one) for one in place.homes)) for place in places
+        place._replace(homes=tuple(names.get(one, one) for one in place.homes)) for place in places
     )

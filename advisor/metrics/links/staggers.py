@@ -9,7 +9,7 @@ operations that go around the other way) must agree on the place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,7 @@ _CLOCK_OFF = 8.0
 _AS_GOOD = 4.0
 
 
-@dataclass(frozen=True)
-class Explained:
+class Explained(NamedTuple):
     """What the rings say: ``places`` fit alike, the best first.
 
     ``edges`` are the rings' slow ones at the best place.

@@ -172,7 +172,7 @@ def _with_settled_clocks(data: Inputs) -> Inputs:
     if not off:
         return data
     known = {rank: data.clocks.get(rank, Clock(0, 0.0, 0)) for rank in off}
-    clocks = {r: replace(one, offset_ns=one.offset_ns - off[r]) for r, one in known.items()}
+    clocks = {r: one._replace(offset_ns=one.offset_ns - off[r]) for r, one in known.items()}
     clocks = {**data.clocks, **clocks}
     columns = []
     for column in data.columns:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.config.hardware import Device, Machine, device_of, find_device, machine, machine_names
 from advisor.model.nccl.ceiling import Ceiling, ceiling
@@ -36,8 +35,7 @@ GROUP BY ALL ORDER BY ALL
 """
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """One row of a table: microseconds by place (False: out of place, None: not said)."""
 
     bytes: int
@@ -50,8 +48,7 @@ class Point:
         return min(self.times_us.values())
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """One operation of one table; ``factor`` makes bus bandwidth of bytes over time."""
 
     tool: str
@@ -88,8 +85,7 @@ class Curve:
         return (self.tool, self.op, self.ranks, self.device_name, len(self.hosts or ()))
 
 
-@dataclass(frozen=True)
-class Alike:
+class Alike(NamedTuple):
     """Tables of one kind: the best bandwidth at the two largest sizes that all of them have."""
 
     tables: int

@@ -11,8 +11,7 @@ shorten the step by itself.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,8 +30,7 @@ _MOST_SEGMENTS = 50_000
 _SYNC = KINDS.index("sync")
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A stretch of the path; ``lane`` is the stream or thread that it ran on."""
 
     rank: int
@@ -110,7 +108,7 @@ def _named(con: Any, run: str, segments: Sequence[Segment]) -> list[Segment]:
     return [
         s
         if s.name is not None or s.event_id is None
-        else replace(s, name=names.get((s.rank, s.event_id)))
+        else s._replace(name=names.get((s.rank, s.event_id)))
         for s in segments
     ]
 

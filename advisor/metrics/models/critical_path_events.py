@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +11,7 @@ from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING
 
 
-@dataclass(frozen=True)
-class Track:
+class Track(NamedTuple):
     """Events of one kind by start, and for each the one of all before it that ends last."""
 
     start: Int64s

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 Home = Hashable
 
 _DIRECTIONS = {"out": "send", "in": "receive", "both": "both"}
 
 
-@dataclass(frozen=True)
-class Location:
+class Location(NamedTuple):
     """``kind``: 'both', 'out' or 'in' (of ``homes[0]``), or 'edge' (``homes[0]`` to the other)."""
 
     kind: str

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ _CLEAR = 10.0
 _MOST_RANKS = 128
 
 
-@dataclass(frozen=True)
-class Stall:
+class Stall(NamedTuple):
     """A stalled call: its operation, its ranks in the ring's order, and those that waited."""
 
     op: str

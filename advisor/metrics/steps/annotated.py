@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ _EDGE_GAP, _STRAY = 0.1, 0.01
 _PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)$")
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One step of one rank: device window and host annotation, ns."""
 
     number: int
@@ -37,8 +36,7 @@ class Step:
         return self.left_out is None
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(NamedTuple):
     """The steps of one rank in order of time, with vectorised look-ups."""
 
     steps: tuple[Step, ...]
@@ -69,7 +67,7 @@ class Steps:
         """The same with steps flagged partial: those whose host spans hold a ``lost`` time."""
         partial = set(self.by_host(np.array(lost, dtype=np.int64)).tolist())
         return Steps(
-            tuple(replace(s, complete=s.complete and s.number not in partial) for s in self.steps)
+            tuple(s._replace(complete=s.complete and s.number not in partial) for s in self.steps)
         )
 
     def _find(self, times: Int64s, spans: Sequence[tuple[int, int]]) -> Int64s:
@@ -178,7 +176,7 @@ def _lacks_a_mark(step: Step, following: Step) -> bool:
 
 
 def _moved(step: Step, start: int, end: int, *, complete: bool) -> Step:
-    return replace(step, start=start, end=end, complete=complete)
+    return step._replace(start=start, end=end, complete=complete)
 
 
 def whole_trace(line: Timeline) -> Steps:

@@ -8,7 +8,6 @@ have them, as far as clocks that hosts' steps align can tell.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.steps.annotated import Steps
@@ -32,7 +31,7 @@ def unplaced(steps: Steps, calls: Sequence[Call]) -> Steps:
     """The steps of a rank without launches, none of which is whole; its calls are in none."""
     for call in calls:
         call.step = None
-    return Steps(tuple(replace(one, complete=False) for one in steps.steps))
+    return Steps(tuple(one._replace(complete=False) for one in steps.steps))
 
 
 def rough_offsets(steps: Mapping[int, Steps]) -> dict[int, int]:

@@ -6,8 +6,6 @@ in which that is more than noise is not whole, and no figure rests on it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from advisor.metrics.steps.annotated import Steps
@@ -38,8 +36,7 @@ def without_untimed(events: Events, line: Timeline, steps: Steps) -> Steps:
     unknown = Intervals.of(found["start_ns"], until)
     return Steps(
         tuple(
-            replace(
-                step,
+            step._replace(
                 complete=step.complete
                 and unknown.clip(step.start, step.end).length < _SHARE * (step.end - step.start),
             )

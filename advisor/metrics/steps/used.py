@@ -10,7 +10,6 @@ ranks, the step time of a run the median of its used steps.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,7 @@ def mark_used(
         return unusual.get(step.number) if step.number in times else PARTIAL
 
     return {
-        rank: Steps(tuple(replace(step, left_out=reason(rank, step)) for step in own.steps))
+        rank: Steps(tuple(step._replace(left_out=reason(rank, step)) for step in own.steps))
         for rank, own in steps.items()
     }
 

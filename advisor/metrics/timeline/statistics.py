@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,8 +22,7 @@ _FEW = 64  # values of which the draws are kept: 200 KB
 _ALL_SIGNS = 12  # values whose every choice of signs is looked at
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """Coefficients of a linear model with their standard errors and the residuals' spread."""
 
     coefficients: Floats

@@ -7,7 +7,7 @@ back by the links and the NIC of one GPU.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from advisor.config.hardware import Device, Machine
 
@@ -15,8 +15,7 @@ _RINGS = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "
 _PAIRS = frozenset({"all_to_all", "send_recv"})
 
 
-@dataclass(frozen=True)
-class Ceiling:
+class Ceiling(NamedTuple):
     """GB/s of bus bandwidth, what sets it (``links`` or ``NICs``), where the figure is from."""
 
     gbps: float

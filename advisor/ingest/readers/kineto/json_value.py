@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.ingest.readers.kineto.window import Window
 
@@ -61,8 +60,7 @@ class State(Enum):
     DEEP = "deep"
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """``end`` is the offset after the value, or where it cannot go on (of CUT and LARGE: of what
     was looked at).
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from advisor.ingest.damage import share_of
 
@@ -32,8 +33,7 @@ MANY = 16
 """So many phases in what was passed over: it is more than an event with a few like it inside."""
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(NamedTuple):
     """A hole or garbled text: ``size`` bytes of several events, counted once as ``reason``.
 
     ``others`` events in it were counted by themselves.

@@ -95,7 +95,7 @@ class Failures:
         if stalled is None:
             stalled = self._stalled[where[0]] = Stalled()
         told = stalled.see(launcher, record.text)
-        return record if told is None else replace(record, text=told)
+        return record if told is None else record._replace(text=told)
 
     def unsigned(self, record: Record, where: Where, launcher: str) -> int | None:
         """How much was understood of a line that was seen; None where it may be of another kind."""
@@ -121,7 +121,7 @@ class Failures:
                 message = _ENDED
             if raised is not None:
                 launcher += raised.prefix
-                record = replace(record, text=raised.text)
+                record = record._replace(text=raised.text)
             if message == _ENDED_FIRST:
                 self._first[len(self.collected.kept)] = around.time
             return self._raised(message, record, where, launcher, raised)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _LEVEL = re.compile(r"NCCL (INFO|WARN|TRACE|ABORT) ")
 # Up to 2.3 the level stands alone.
@@ -52,8 +53,7 @@ class Thread:
     tid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One NCCL message. ``thread`` is None for text without a prefix (continuations, version)."""
 
     thread: Thread | None

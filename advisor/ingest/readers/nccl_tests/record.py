@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from advisor.vocabulary.numbers import MOST_BYTES, MOST_RANKS, within
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(NamedTuple):
     """One half of a row. ``size_bytes`` is the larger of send and receive size, in total.
 
     ``time_us`` is per call; bandwidths are decimal GB/s as printed; ``wrong`` is None when
@@ -48,7 +48,7 @@ class Harvest:
         if within(one.size_bytes, 0, MOST_BYTES) is None:
             self.dropped["size out of range"] += 1
         else:
-            self.measurements.append(replace(one, ranks=within(one.ranks, 1, MOST_RANKS)))
+            self.measurements.append(one._replace(ranks=within(one.ranks, 1, MOST_RANKS)))
 
 
 def version_text(code: int) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -56,8 +55,7 @@ def check_env(
     found += debugging_only(found, plain)
     known = variables()
     complete = [
-        replace(
-            issue,
+        issue._replace(
             category=issue.category
             or (known[issue.variable].category if issue.variable in known else ""),
             line=lines.get(issue.variable) if lines else None,
@@ -77,7 +75,7 @@ def _names(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIs
             issue = remark("replaced", name, value, **said)
             still = name in known and (version is None or known[name].exists_in(version))
             serves = still and known[name].until is None
-            yield replace(issue, severity="info") if serves else issue
+            yield issue._replace(severity="info") if serves else issue
             return
     if any(fnmatchcase(name, pattern) for pattern in known_names.foreign) or renamed is not None:
         return

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Severity = Literal["error", "warning", "info"]
 # dead: NCCL does not read it; fixes: it takes a choice from NCCL, for better or worse.
@@ -17,8 +16,7 @@ _CLASSES = {
 }
 
 
-@dataclass(frozen=True)
-class EnvIssue:
+class EnvIssue(NamedTuple):
     """What a setting does that its writer may not know.
 
     ``error``: the job does not start, a collective fails, or data come back wrong; ``warning``: it
@@ -42,4 +40,4 @@ class EnvIssue:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, with the class in words."""
-        return {**asdict(self), "category_means": _CLASSES[self.category]}
+        return {**self._asdict(), "category_means": _CLASSES[self.category]}

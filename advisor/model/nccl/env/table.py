@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from advisor.model.nccl.version import NcclVersion, parse_version
 
@@ -21,8 +21,7 @@ NUMBER = re.compile(r"\s*([-+]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 _LARGEST = 2**63 - 1
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(NamedTuple):
     """One variable: how it is read, the releases that read it, its class and defaults.
 
     ``kind`` is integer, flag, path or text; ``category`` the guide's S (system configuration),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -106,7 +105,7 @@ def _network(name: str, value: str) -> Iterator[EnvIssue]:
         issue = remark("no-network", name, value, own=" and ".join(_NETWORKS), network=meant)
         # Of three letters the next plugin may be called: gIB is Google's.
         unsure = meant == "IB" and value.lower() not in _MEANT
-        yield replace(issue, severity="warning") if unsure else issue
+        yield issue._replace(severity="warning") if unsure else issue
 
 
 def _policy(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIssue]:

@@ -105,11 +105,11 @@ def column_note(view: View, column: str) -> str:
     if column in view.notes:
         return view.notes[column]
     for other in reversed(views().values()):
-        if other.name in view.words and column in other.notes:
+        if other.name in view.reads and column in other.notes:
             return other.notes[column]
     for table in parse_schema():
         for known in table.columns:
-            if table.name in view.words and known.name == column:
+            if table.name in view.reads and known.name == column:
                 return known.comment
     return ""
 

@@ -21,7 +21,7 @@ from advisor.engine.memory_limit import MemoryLimit
 from advisor.engine.query_text import refused
 from advisor.engine.reference import REFERENCE_TABLES, add_functions, make_reference_table
 from advisor.engine.time_limit import TimeLimit
-from advisor.engine.views import views, words_behind
+from advisor.engine.views import reads_of, views
 from advisor.errors import AdvisorError
 from advisor.store import Store
 from advisor.store.columns import rows
@@ -142,7 +142,7 @@ class Sandbox:
         }
         self._answers.clear()
         self._stop_reading()
-        for name in [name for name in self._made.keys() & views() if views()[name].words & changed]:
+        for name in [name for name in self._made.keys() & views() if views()[name].reads & changed]:
             self.con.execute(f'DROP {self._made.pop(name)} "{name}"')
             self._filled.pop(name, None)
         for table in changed:
@@ -173,7 +173,7 @@ class Sandbox:
 
     def _make(self, sql: str) -> None:
         """Make what ``sql`` may read. A view that fails fails where it is read, as a view."""
-        missing = words_behind(sql) - self._made.keys()
+        missing = reads_of(sql) - self._made.keys()
         tables, references = missing & _tables().keys(), missing & REFERENCE_TABLES
         unmade = [view for view in views().values() if view.name in missing]
         if tables or references or unmade:

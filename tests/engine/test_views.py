@@ -7,7 +7,7 @@ import re
 from advisor.engine.examples import fill
 from advisor.engine.rule import Example
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.views import views, words_behind
+from advisor.engine.views import reads_of, views
 
 
 def test_each_view_comes_after_those_that_it_reads() -> None:
@@ -19,10 +19,10 @@ def test_each_view_comes_after_those_that_it_reads() -> None:
 
 
 def test_a_statement_needs_what_it_names_and_what_that_reads() -> None:
-    needed = words_behind("SELECT * FROM Used_Step") & views().keys()
+    needed = reads_of("SELECT * FROM Used_Step") & views().keys()
     assert {"used_step", "all_step"} <= needed
     assert "call" not in needed
-    assert not words_behind("SELECT 1 AS one") & views().keys()
+    assert not reads_of("SELECT 1 AS one") & views().keys()
 
 
 def test_other_rows_make_other_views() -> None:

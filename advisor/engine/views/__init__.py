@@ -12,14 +12,14 @@ that it reads, unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-_VIEW = re.compile(
-    r"^CREATE VIEW (\w+) AS\b((?:(?!;$|^CREATE VIEW).)*+);$", re.MULTILINE | re.DOTALL
-)
+from advisor.engine.reference import REFERENCE_TABLES
+from advisor.store.schema import parse_schema
+
+_BEGIN = "CREATE VIEW "
 _COMMENT = re.compile(r"--[^\n]*")
 _COLUMN = re.compile(r"\b(\w+)[,)]*\s+-- ([^\n]*)$", re.MULTILINE)
 _NOTE = re.compile(r"--   (\w+): (.*)")
@@ -27,69 +27,74 @@ _WORD = re.compile(r"\w+")
 
 
 class View(NamedTuple):
-    """One view of the file ``part``.sql: ``about`` its rows, its SELECT, and ``notes`` on columns.
+    """One view of the file ``part``.sql: ``comment`` stands above it, ``body`` behind its name.
 
-    ``words`` are those of its SELECT and of the views that this reads: the tables it needs too.
+    ``select`` is the body without comments; ``reads`` are the tables and views that it needs,
+    directly or through others.
     """
 
     name: str
     part: str
-    about: str
+    comment: list[str]
+    body: str
     select: str
-    notes: Mapping[str, str]
-    words: frozenset[str]
+    reads: frozenset[str]
+
+    @property
+    def about(self) -> str:
+        """What its rows are."""
+        return " ".join(line[3:] for line in self.comment if not _NOTE.match(line))
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What its columns mean, where that is said here."""
+        return dict(_COLUMN.findall(self.body)) | dict(_NOTE.findall("\n".join(self.comment)))
 
 
-def _comment_above(text: str) -> str:
+def _comment_above(text: str) -> list[str]:
     """The lines of comment that end ``text``."""
     lines = text.splitlines()
     first = next((at for at in range(len(lines), 0, -1) if not lines[at - 1].startswith("--")), 0)
-    return "\n".join(lines[first:])
+    return lines[first:]
 
 
 @cache
 def views() -> dict[str, View]:
     """All views by name, each after those that it reads."""
-    texts: dict[str, tuple[str, str, str]] = {}
+    parts: dict[str, tuple[str, list[str], str]] = {}
     for file in sorted(resources.files(__name__).iterdir(), key=lambda file: file.name):
         if file.name.endswith(".sql"):
-            text = file.read_text(encoding="utf-8")
-            for view in _VIEW.finditer(text):
-                about = _comment_above(text[: view.start()])
-                texts[view[1]] = file.name.removesuffix(".sql"), about, view[2]
+            above, *texts = file.read_text(encoding="utf-8").split(f"\n{_BEGIN}")
+            for text in texts:
+                name, _, rest = text.partition(" AS")
+                body, _, below = rest.partition(";\n")
+                parts[name] = file.name.removesuffix(".sql"), _comment_above(above), body
+                above = below
+    tables = REFERENCE_TABLES.union(parts, (table.name for table in parse_schema()))
     found: dict[str, View] = {}
 
     def add(name: str) -> None:
-        part, about, body = texts[name]
-        lines = about.splitlines()
+        part, comment, body = parts[name]
         select = _COMMENT.sub("", body).strip()
-        words = frozenset(_WORD.findall(select))
-        for other in sorted((texts.keys() & words) - found.keys() - {name}):
+        names = tables.intersection(_WORD.findall(select))
+        for other in sorted((parts.keys() & names) - found.keys() - {name}):
             add(other)
-        found[name] = View(
-            name,
-            part,
-            about=" ".join(line[3:] for line in lines if not _NOTE.match(line)),
-            select=select,
-            notes=dict(_COLUMN.findall(body)) | dict(_NOTE.findall(about)),
-            words=words.union(*_words_of(words, found)),
-        )
+        found[name] = View(name, part, comment, body, select, _behind(names, found))
 
-    for name in texts:
+    for name in parts:
         if name not in found:
             add(name)
     return found
 
 
-def words_behind(sql: str) -> frozenset[str]:
-    """The words of a statement and of the views that it may read, directly or through others.
+def reads_of(sql: str) -> frozenset[str]:
+    """The words of a statement, and the tables and views behind the views that it may read.
 
     Every word that is the name of a view counts, so that a column of that name costs time and
     nothing else.
     """
-    words = frozenset(_WORD.findall(sql.lower()))
-    return words.union(*_words_of(words, views()))
+    return _behind(frozenset(_WORD.findall(sql.lower())), views())
 
 
-def _words_of(words: frozenset[str], known: Mapping[str, View]) -> Iterator[frozenset[str]]:
-    return (known[name].words for name in known.keys() & words)
+def _behind(names: frozenset[str], known: dict[str, View]) -> frozenset[str]:
+    return names.union(*(known[name].reads for name in known.keys() & names))

@@ -90,7 +90,7 @@ class OutcomeKind(StrEnum):
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class Outcome(_Model):

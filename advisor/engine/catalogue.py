@@ -76,13 +76,14 @@ def load_catalogue(
         if not folder.is_dir():
             raise AdvisorError("no such folder of rules", where=str(folder), hint="check --rules")
         for path in rule_files(folder):
-            rules.pop(path.stem, None)
-            broken.pop(path.stem, None)
+            name = path.stem
+            rules.pop(name, None)
+            broken.pop(name, None)
             try:
-                rules[path.stem] = load_rule(path)
+                rules[name] = load_rule(path)
             except AdvisorError as error:
-                broken[path.stem] = Outcome(
-                    run="", rule=path.stem, outcome=OutcomeKind.ERROR, reason=str(error)
+                broken[name] = Outcome(
+                    run="", rule=name, outcome=OutcomeKind.ERROR, reason=str(error)
                 )
     known = sorted([*rules, *broken])
     for name in (*select, *ignore):

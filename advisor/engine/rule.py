@@ -25,7 +25,7 @@ PAIRED_FLOOR = 0.005
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class Param(_Strict):

@@ -32,30 +32,33 @@ def place_on_devices(traces: Sequence[Trace], context: ReadContext) -> None:
         f"CASE WHEN regexp_matches(name, {literal(_WAITS)}) THEN 'sync' "
         f"WHEN regexp_matches(name, {literal(_COPIES)}) THEN 'memory' ELSE {by_name} END"
     )
-    for trace in traces:
-        for pid, tid in _tracks(trace, context):
+    files = {trace.number: trace for trace in traces}
+    for number, pid, tid in _tracks(context):
+        if number in files:
             context.con.execute(
                 f"UPDATE event SET category = ?, class = {class_}, device = ?, stream = tid "
                 "WHERE run = ? AND event_id BETWEEN ? AND ? AND pid = ? AND tid = ? "
                 "AND category IS NULL AND class NOT LIKE '!%'",
-                [_CATEGORY, _DEVICE, context.run, trace.first_id, trace.last_id, pid, tid],
+                [
+                    *(_CATEGORY, _DEVICE, context.run),
+                    *(files[number].first_id, files[number].last_id, pid, tid),
+                ],
             )
 
 
-def _tracks(trace: Trace, context: ReadContext) -> list[tuple[int, int]]:
-    """(pid, tid) of the streams and of the threads of whole collectives in one file."""
-    found: list[tuple[int, int]] = context.con.execute(
-        "WITH named AS (SELECT pid, tid, name, category FROM event "
-        "WHERE run = $run AND event_id BETWEEN $first AND $last AND class = $metadata) "
-        "SELECT DISTINCT thread.pid, thread.tid FROM named AS thread JOIN named AS process "
-        "ON thread.pid = process.pid AND process.name = 'process_name' "
-        "WHERE thread.name = 'thread_name' AND (process.category = $streams "
+def _tracks(context: ReadContext) -> list[tuple[int, int, int]]:
+    """(number of the file, pid, tid) of the streams and of the threads of whole collectives."""
+    found: list[tuple[int, int, int]] = context.con.execute(
+        "WITH named AS (SELECT event_id // $ids AS file, pid, tid, name, category FROM event "
+        "WHERE run = $run AND class = $metadata) "
+        "SELECT DISTINCT file, thread.pid, thread.tid FROM named AS thread JOIN named AS process "
+        "USING (file, pid) WHERE process.name = 'process_name' "
+        "AND thread.name = 'thread_name' AND (process.category = $streams "
         "OR list_contains($collectives, process.category) "
         "AND contains(thread.category, $operations)) ORDER BY ALL",
         {
+            "ids": sql.IDS_PER_FILE,
             "run": context.run,
-            "first": trace.first_id,
-            "last": trace.last_id,
             "metadata": sql.METADATA,
             "streams": _STREAMS,
             "collectives": list(_COLLECTIVES),

@@ -71,6 +71,8 @@ def explain_rule(rule: Rule, *, show_sql: bool = False) -> str:
     ]
     if show_sql:
         rows = [f"{need.table}: {need.where}" for need in rule.needs if need.where]
+        if rule.candidates:
+            rows.append(f"{rule.candidates.table}: {rule.candidates.where}")
         parts.append(_section("Rows needed", rows))
         parts.append(_section("Claims", [f"{claim.part}: {claim.of}" for claim in rule.claims]))
         parts.append(f"SQL\n{textwrap.indent(rule.sql, '  ')}\n")

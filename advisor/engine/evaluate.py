@@ -70,7 +70,9 @@ def evaluate(
             missing = what_is_missing(need, sandbox, facts, values)
             if missing is not None:
                 return Result(not_applicable(rule.id, need, missing, sandbox, facts))
-        rows = sandbox.records(rule.sql, values)
+        few = rule.candidates
+        may_fire = few is None or sandbox.holds(few.table, few.where, values)
+        rows = sandbox.records(rule.sql, values) if may_fire else []
         _check_savings(rule, rows)
         kept, dropped_ns = above_noise(rule, rows, facts)
         listed = [as_far_as_read(rule, row, sandbox) for row in kept[: rule.limit]]

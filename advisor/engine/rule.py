@@ -41,8 +41,7 @@ class Need(_Strict):
 
     ``table`` (optionally with a ``where`` predicate) asks for at least one row, ``ranks`` for that
     many recorded ranks, ``steps`` for that many complete steps after the warm-up, ``timeline``
-    for GPU ('device') or CPU-only ('host') recordings. ``otherwise: passed`` turns the absence of
-    rows from missing evidence into a clean result (there is nothing that could be wrong).
+    for GPU ('device') or CPU-only ('host') recordings.
     """
 
     table: str | None = None
@@ -66,6 +65,13 @@ class Need(_Strict):
         if self.where and self.table is None:
             raise ValueError("'where' belongs to 'table'")
         return self
+
+
+class Candidates(_Strict):
+    """Rows of a table or view without which the SQL finds nothing: then it is not asked."""
+
+    table: str
+    where: str = Field(description="SQL condition that may bind parameters as $name")
 
 
 class Savings(_Strict):
@@ -154,6 +160,9 @@ class Rule(_Strict):
     why: str = Field(min_length=40, description="the mechanism, with its source")
     needs: list[Need] = Field(default_factory=list)
     params: dict[str, Param] = Field(default_factory=dict)
+    candidates: Candidates | None = Field(
+        default=None, description="for long SQL, which takes the database long to plan"
+    )
     sql: str
     limit: int = Field(default=3, ge=1, le=20, description="findings at most; worst first")
     headline: str = Field(description="Jinja: one sentence that names the place")

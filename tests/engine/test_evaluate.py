@@ -10,7 +10,7 @@ import pytest
 from advisor.engine.catalogue import load_rule
 from advisor.engine.evaluate import Result, evaluate
 from advisor.engine.facts import read_facts
-from advisor.engine.rule import Need
+from advisor.engine.rule import Candidates, Need
 from advisor.engine.sandbox import Sandbox
 from advisor.findings import OutcomeKind, Severity
 from tests.engine.helpers import RUN, store_of, write_rule
@@ -30,6 +30,16 @@ def run_rule(tmp_path: Path, sql: str, *, need: Need | None = None, **words: str
 def plain_run() -> Sandbox:
     """Rules only read it."""
     return Sandbox(store_of(ranks=4, steps=8, step_ms=STEP_NS / 1e6), RUN)
+
+
+@pytest.mark.parametrize(("where", "expected"), [("step > 3", "fired"), ("step > 99", "passed")])
+def test_the_sql_is_asked_only_where_there_are_candidates(
+    tmp_path: Path, where: str, expected: str
+) -> None:
+    rule = load_rule(write_rule(tmp_path, "mine", "SELECT 50_000_000 AS savings_ns"))
+    rule.candidates = Candidates(table="used_step", where=where)
+    sandbox = plain_run()
+    assert evaluate(rule, sandbox, read_facts(sandbox)).outcome.outcome == expected
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from advisor.ingest.readers.nccl_log.whence import whence
 from advisor.model.nccl.messages import named
 
 CODES = [
@@ -182,6 +183,22 @@ SAID = {
     "engine-pools": ["RuntimeError: Prefill out of memory. Try to lower your batch size."],
     "options-refused": ["ValueError: Hostfile contains a bad entry: n1, unable to proceed"],
     "own-fault": ["AssertionError: this is a bug, please file an issue"],
+    "ib-retry-exceeded": ["E0325 worker_pool.cpp:294] slice: transport retry counter exceeded"],
+    "ib-rnr": ["E0325 worker_pool.cpp:294] slice: RNR retry counter exceeded"],
+    "ib-local-protection": ["E0325 worker_pool.cpp:294] slice: local protection error"],
+    "ib-remote-access": ["E0325 worker_pool.cpp:294] slice: remote access error"],
+    "ib-flushed": ["E0325 worker_pool.cpp:294] slice: Work Request Flushed Error"],
+    "shm-full": ["W store_runner.cc:83: memory request exceeds memory available in /dev/shm."],
+    "dataset-helpers": [
+        "ERROR:megatron.core.datasets.utils:Failed to compile the C++ dataset helper functions",
+        "ImportError: cannot import name 'helpers' from 'megatron.data' (./__init__.py)",
+        "ModuleNotFoundError: No module named 'megatron.core.datasets.helpers_cpp'",
+    ],
+    "ibverbs-driver": [
+        "libibverbs: Warning: no userspace device-specific driver found for /sys/class/x",
+        "libibverbs: Warning: couldn't load driver 'libi40iw-rdmav34.so': not found",
+    ],
+    "swap-file-short": ["/nvme/rank3/1_param.tensor.swp: buffer nbytes != file bytes 16 != 8"],
 }
 
 
@@ -197,3 +214,15 @@ def test_a_short_wait_for_a_placement_group_is_nothing() -> None:
     )
     assert named(waits.format(n=10), is_warning=False) is None
     assert named(waits.format(n=70), is_warning=False) == "ray-waits"
+
+
+@pytest.mark.parametrize("said", ["python3: a.cpp:2: f(): Assertion `x' failed.", "python3.11: x"])
+def test_the_name_of_a_program_is_no_host(said: str) -> None:
+    program, text = said.split(" ", 1)
+    assert whence(f"{program} ", text).host is None
+
+
+def test_a_setting_that_rccl_misses_is_named_and_one_that_is_set_is_not() -> None:
+    line = "hipify/src/init.cc:155 NCCL WARN HSA_NO_SCRATCH_RECLAIM is not set with rocm older"
+    assert named(line, is_warning=True) == "rccl-host-settings"
+    assert named("HSA_NO_SCRATCH_RECLAIM set by user to 1", is_warning=False) is None

@@ -22,7 +22,10 @@ _RANK = re.compile(
 _BEFORE = (
     re.compile(r"\(.{0,80}\bip=\[?([\w.\-:]{1,80})\]?\)"),
     re.compile(rf"\[pod/{_HOST}/"),
-    re.compile(r"(?:slurmstepd-)?(\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.\-]{0,62}\d):\s"),
+    # A failed assertion begins with the program's name.
+    re.compile(
+        r"(?:slurmstepd-)?(\d{1,3}(?:\.\d{1,3}){3}|\b(?!python[\d.]*:)[a-z][\w.\-]{0,62}\d):\s"
+    ),
     re.compile(r"^\s{0,4}([a-z][\w\-]{0,40}\d(?:\.[a-z][a-z\-]{1,30}){2,4}): $"),
     re.compile(r"^\s{0,4}([a-z][\w.\-]{0,62}\d) {1,12}\| $"),
 )

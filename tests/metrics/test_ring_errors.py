@@ -24,7 +24,7 @@ def block(ranks: tuple[int, ...], time_ns: float) -> Block:
     nothing = np.zeros((5, 4))
     return Block(
         Members(ranks), "all_reduce", 100_000_000, time_ns, nothing, nothing, np.full(4, 1e3), 5,
-        np.arange(4), np.arange(4), None, (),
+        np.arange(4), np.arange(4), None, (), False,
     )  # fmt: skip
 
 

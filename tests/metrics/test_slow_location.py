@@ -11,7 +11,7 @@ import pytest
 from advisor.metrics.derive import derive
 from advisor.metrics.links import ring_lags, ring_patterns, ring_reach, slow_location
 from advisor.metrics.links.named import LIKELY, SURE, Name
-from advisor.metrics.rings.nccl import LOW_LATENCY, SIMPLE, Protocol, paths, paths_after
+from advisor.metrics.rings.nccl import LOW_LATENCY, SIMPLE, Protocol, ends_after, paths, paths_after
 from tests.metrics.nccl_rings import (
     SLICE_BYTES,
     Ask,
@@ -121,6 +121,28 @@ def test_a_first_look_by_a_few_calls_leaves_the_right_location(
     fabric = Fabric(4, 4, sends={5: 0.6}, receives={5: 0.6})
     (found,) = rows(fabric, ddp(fabric))
     assert (found["kind"], found["src"], found["direction"]) == ("rank", 5, "both")
+
+
+@pytest.mark.parametrize(("slow", "late"), [((4, 5, 6, 7), {}), ((), {5: 2.0}), ((), {})])
+def test_long_rings_are_simulated_as_their_ranks_came(
+    monkeypatch: pytest.MonkeyPatch, slow: tuple[int, ...], late: dict[int, float]
+) -> None:
+    monkeypatch.setattr(ring_lags, "_LONG", 8)
+    share = dict.fromkeys(slow, 0.3)
+    fabric = Fabric(4, 4, sends=share, receives=share)
+    plan = [Ask("all_reduce", world(fabric), size) for size in (400 * MB, 400 * MB)]
+    found = rows(fabric, plan, slow=late, device="NVIDIA A100-SXM4-80GB")
+    named = [row["near"] for row in found if row["kind"] != "network"]
+    assert len(named) == bool(slow)
+    assert all({*slow} <= {*near} for near in named)
+
+
+def test_long_rings_end_as_the_paths_through_them_take() -> None:
+    rng = np.random.default_rng(7)
+    takes, starts = rng.uniform(0.1, 1.0, (2, 9)), rng.uniform(0.0, 30.0, 9)
+    ends = ends_after("all_reduce", np.repeat(starts[:, None, None], 2, axis=1), takes, (3,))[0]
+    through = paths("all_reduce", takes, 3)
+    assert ends[:, :, 0] == pytest.approx((through + starts).max(axis=2))
 
 
 def test_low_latency_protocols_hold_four_times_as_many_chunks_between_two_ranks() -> None:

@@ -36,8 +36,10 @@ switch has no such order. Without it one group whose order fits nothing would ou
 calls take four times as long as the others'."""
 _BY_NTP_NS = (1e5, 1e6)
 """NTP keeps hosts of one network within tenths of a millisecond, at worst within one (RFC 5905)."""
-_MOST_RANKS = 64
-"""Of a ring: what each late start does is simulated, which costs as the cube of their number."""
+_MOST_RANKS = 512
+"""Of a ring: to simulate one costs as the square of their number."""
+_LONG = 64
+"""More ranks make a ring long: what each late start does costs as the cube of their number."""
 _MOST_AT_ONCE = 8
 """Ranks of a ring up to which every location is weighed in full, without a first look at all."""
 _FIRST_LOOK_CALLS = 3
@@ -75,6 +77,9 @@ class Block:
     read: Int64s
     rings: tuple[tuple[int, ...], ...] | None  # from NCCL's log
     unread: tuple[float, ...]
+    long: bool
+    """Its ranks' ends are simulated as they came, clocks as they are, and of each host one is read:
+    what each late start does costs too much, and clocks that are off shift ends by much less."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,11 @@ class Lags:
     whitening: tuple[tuple[Floats, float], ...]
     first_look: Lags | None = None
     """Of long rings a few calls, by which locations are chosen that are weighed by all of them."""
+
+    @property
+    def long(self) -> bool:
+        """Whether some ring is."""
+        return any(one.long for one in self.blocks)
 
     @property
     def slices(self) -> list[slice]:
@@ -113,7 +123,7 @@ def ring_lags(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
             and call.bytes
             and (
                 (call.t_is == "matched" and set(members.ranks) == column.keys())
-                or (lost and lacks_some(members, column))
+                or (lost and len(members.ranks) <= _LONG and lacks_some(members, column))
             )
         ):
             groups[members][wire_name(call), call.bytes].append(column)
@@ -123,7 +133,8 @@ def ring_lags(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
             k: alike for k, all_ in kinds.items() if len(alike := _alike(all_)) >= FEWEST_CALLS
         }
         heaviest = sorted(enough, key=lambda kind: (-kind[1] * len(enough[kind]), kind))
-        for kind in heaviest[:_MOST_KINDS]:
+        # Smaller calls of many ranks go by trees.
+        for kind in heaviest[: 1 if len(members.ranks) > _LONG else _MOST_KINDS]:
             own = frozenset(home[rank] for rank in members.ranks)
             bundles[own].append(_block(members, kind, enough[kind], data, home))
     return [_lags(own, data, home) for own in bundles.values()]
@@ -152,6 +163,8 @@ def _nearest(block: Block) -> Block:
     """The same by the calls whose ranks came nearest together, and with the clocks as they are."""
     few = min(block.near, _FIRST_LOOK_CALLS)
     noise = block.noise_ns * math.sqrt(block.near / few)
+    if block.long:  # as if all had come at once: then hosts only turn the ring
+        return replace(block, starts_ns=np.zeros_like(block.starts_ns))
     return replace(
         block,
         starts_ns=block.starts_ns[:few], ends_ns=block.ends_ns[:few], noise_ns=noise, near=few,
@@ -242,10 +255,13 @@ def _block(
     near, others = order[:most], order[most:]
     spanning = np.linspace(0, len(others), min(most, len(others)), endpoint=False)
     chosen = np.concatenate([near, others[spanning.astype(np.intp)]])
-    late = ends[chosen] - ends[chosen].mean(axis=1, keepdims=True)
     known = list(dict.fromkeys(home[rank] for rank in ranks))
     hosts = np.full(len(members.ranks), len(known))
     hosts[read] = [known.index(home[rank]) for rank in ranks]
+    if long := len(members.ranks) > _LONG:
+        chosen, read = near, np.unique(hosts, return_index=True)[1]
+        ends, hosts = ends[:, read], np.zeros_like(hosts)
+    late = ends[chosen] - ends[chosen].mean(axis=1, keepdims=True)
     return Block(
         members,
         *kind,
@@ -258,4 +274,5 @@ def _block(
         read,
         data.ring_orders.get(frozenset(members.ranks)),
         () if whole else _UNREAD,
+        long,
     )

@@ -56,7 +56,7 @@ class Orders:
         """
         ranks = block.members.ranks
         if block.rings:
-            return [[(ring, None) for ring in block.rings]]
+            return [[(ring, None) for ring in block.rings[: 1 if block.long else None]]]
         hosts: dict[Home, list[int]] = defaultdict(list)
         for rank in ranks:
             hosts[self.home[rank]].append(rank)
@@ -73,9 +73,11 @@ class Orders:
                         at = next(beside, 0)
                         order += [own[(at + way * n) % len(own)] for n in range(len(own))]
                     channels.append((tuple(order), nic * width))
+                if block.long:  # hosts stand in all of them as in the first
+                    channels = channels[:1]
                 if channels not in found and (len(channels) > 1 or way < 0):
                     found.append(channels)
-        return [*found, [(tuple(ranks), None)]]
+        return [*(found[:2] if block.long else found), [(tuple(ranks), None)]]
 
     def _edges(self, channels: Sequence[_Channel]) -> list[list[tuple[Nic, Nic]]]:
         found = []

@@ -88,11 +88,18 @@ class Patterns:
         return found
 
     def _touches(self, lags: Lags, place: Location | None) -> bool:
-        # How fast NVLink is beside the NICs is open anyway: all links alike show in no order.
+        # How fast NVLink is beside the NICs is open anyway: all links alike show in no order. Long
+        # rings are looked at for hosts only.
         return place is None or (
             (place.kind != "all" or place.latency)
+            and not (lags.long and not self._is_of_hosts(place))
             and any(place.staggers(one.members, self.home) for one in lags.blocks)
         )
+
+    def _is_of_hosts(self, place: Location) -> bool:
+        hosts = {self.home[rank] for rank in place.ranks}
+        whole = sum(host in hosts for host in self.home.values()) == len(place.ranks)
+        return whole and not place.inside and not place.latency
 
     def _unknown(self, place: Location | None, roughly: bool) -> set[tuple[bool, float]]:
         """Who may write over NVLink, and how fast that is."""

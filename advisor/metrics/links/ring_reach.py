@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.metrics.links.ring_lags import Block
-from advisor.metrics.rings.nccl import MOST_LOOPS, PASSES, Protocol, paths_after
+from advisor.metrics.rings.nccl import MOST_LOOPS, PASSES, Protocol, ends_after, paths_after
 from advisor.metrics.timeline.intervals import Bools, Int64s
 from advisor.metrics.timeline.statistics import Floats
 
@@ -85,9 +85,13 @@ class Reach:
             at, slow = (*at[turn:], *at[:turn]), _turned(slow, turn)
         shape = (id(block), slow.tobytes(), within.tobytes(), loops.tobytes())
         key = (*shape, latency, some_slow, assumed[1:])
-        known = self._reached.get((at, *key))
+        at_once = block.long and not block.starts_ns.any()
+        known = self._reached.get((at_once or at, *key))
+        if known is None and block.long:
+            known = self._simulated(block, at, slow, within, loops, some_slow, assumed)
+            self._reached.keep((at_once or at, *key), known)
         if known is not None:
-            return known
+            return known[:, np.argsort(at)] if block.long else known
         times = self._times.get(key)
         if times is None:
             times = self._times_of(block, slow, within, loops, latency, some_slow, assumed)
@@ -108,6 +112,41 @@ class Reach:
             row[...] = latest.transpose(3, 0, 1, 2)[place]
         self._reached.keep((at, *key), found)
         return found
+
+    def _simulated(
+        self,
+        block: Block,
+        at: tuple[int, ...],
+        slow: Bools,
+        within: Bools,
+        loops: Floats,
+        some_slow: bool,
+        assumed: Assumed,
+    ) -> Floats:
+        """When the ring's positions leave, as its ranks came: by host (one), position, call, loops
+        and level."""
+        pace = FACTORS if some_slow else np.ones(1)
+        healthy = np.where(within & ~within.all(), assumed.fast, 1.0)
+        takes = np.where(slow, pace[:, None], healthy)
+        slices = PASSES[block.op] * (len(at) - 1) * assumed.protocol.slices * loops
+        unit_ns = block.time_ns / (slices[:, None] * pace)
+        calls = block.starts_ns if block.starts_ns.any() else block.starts_ns[:1]
+        starts = calls[:, at].T[:, None, :, None] / unit_ns.T[:, None]
+        counts = [min(int(number), MOST_LOOPS) for number in loops]
+        found = ends_after(
+            block.op,
+            starts.reshape(*starts.shape[:2], -1),
+            takes,
+            sorted(set(counts)),
+            within if assumed.written else None,
+            protocol=assumed.protocol,
+        )
+        by_count = dict(zip(sorted(set(counts)), found, strict=True))
+        ends = np.empty((1, len(at), len(block.starts_ns), len(loops), len(pace)))
+        for place, count in enumerate(counts):
+            own = by_count[count].reshape(len(pace), len(at), len(calls), -1)[..., place]
+            ends[0, :, :, place] = (own * unit_ns[place][:, None, None]).transpose(1, 2, 0)
+        return ends
 
     def _times_of(
         self,

@@ -38,6 +38,8 @@ _FULL_LOOK = 32
 """Locations whose every ring order and speed of NVLink is weighed where that takes long."""
 _FULL_LOOK_RANKS = 512
 """The same times the ranks of the ring: each location costs as the square of these."""
+_FULL_LOOK_LONG = 8
+"""The same of rings of more ranks than are looked at that way."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,8 @@ def _by_ends(ends: Sequence[Lags], places: Sequence[Location], patterns: Pattern
     result = np.zeros((len(places), len(SLOWDOWNS)))
     for one in ends:
         chosen, rest = _at_first_look(one, places, patterns)
-        nothing, *found = patterns.log_likelihoods(one, [None, *(places[n] for n in chosen)])
+        weighed = [None, *(places[n] for n in chosen)]
+        nothing, *found = patterns.log_likelihoods(one, weighed, roughly=one.long)
         assert nothing is not None
         own = np.zeros_like(result)
         for number, logs in zip(chosen, found, strict=True):
@@ -246,5 +249,5 @@ def _at_first_look(
     order = sorted(likely, key=lambda number: -likely[number])
     beside = [number for number in range(len(places)) if number not in likely]  # of other rings
     longest = max(len(one.noise_ns) for one in few.blocks)
-    most = min(_FULL_LOOK, _FULL_LOOK_RANKS // longest)
+    most = _FULL_LOOK_LONG if few.long else min(_FULL_LOOK, _FULL_LOOK_RANKS // longest)
     return [*order[:most], *beside], order[most:]

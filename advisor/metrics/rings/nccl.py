@@ -72,6 +72,25 @@ def paths_after(
     protocol: Protocol = SIMPLE,
 ) -> list[Floats]:
     """``paths`` by number of loops, in ascending order: what fewer leave is on the way to more."""
+    count = takes.shape[-1]
+    starts: Floats = np.full((count, takes.shape[0], count), _LONG_AGO * takes.max())
+    starts[np.arange(count), :, np.arange(count)] = 0.0
+    return ends_after(op, starts, takes, loops, written, delays, protocol)
+
+
+def ends_after(
+    op: str,
+    starts: Floats,
+    takes: Floats,
+    loops: Sequence[int],
+    written: NDArray[np.bool_] | None = None,
+    delays: Floats | float = 0.0,
+    protocol: Protocol = SIMPLE,
+) -> list[Floats]:
+    """When positions leave by when they come: ``starts`` by position, ring and case, as ``takes``.
+
+    By number of loops, in ascending order, each by ring, position and case.
+    """
     asked = [min(n, MOST_LOOPS) for n in loops]
     count = takes.shape[-1]
     operations = PASSES[op] * (count - 1) + 1
@@ -79,9 +98,7 @@ def paths_after(
     takes = takes.T[:, :, None]
     apart = (np.zeros(count) + delays).T.reshape(count, -1, 1)
     own = np.flatnonzero(written) if written is not None else np.zeros(0, dtype=np.intp)
-    now: Floats = np.full((*takes.shape[:2], count), _LONG_AGO * takes.max())
-    now[np.arange(count), :, np.arange(count)] = 0.0
-    wire = now.copy()
+    now, wire = starts.copy(), starts.copy()
     arrived: deque[Floats] = deque()  # from each position at the next, by slice
     used: deque[Floats] = deque()  # by the next position, by slice
     sent, found = 0, {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.links.locations import Members
 from advisor.metrics.links.ring_lags import Block, _clock_errors, _whitening
+from advisor.metrics.links.ring_patterns import _loops
 
 RANKS = tuple(tuple(range(slot, 16, 4)) for slot in range(4))
 HOSTS = {rank: f"h{rank // 4}" for rank in range(16)}
@@ -36,6 +38,13 @@ def log_likelihood(ends_ns: list[float], doubt_ns: float = 3e4) -> float:
     found = [[scale - 0.5 * float(((inverse @ np.array(x)) ** 2).sum())
               for inverse, scale in whitening] for x in (ends_ns, [0.0] * 16)]  # fmt: skip
     return float(np.logaddexp.reduce(found[0]) - np.logaddexp.reduce(found[1]))
+
+
+@pytest.mark.parametrize("channels", [2, 16, 24, 32])
+def test_a_message_that_every_channel_sends_in_one_loop_is_one_loop(channels: int) -> None:
+    size = channels * (2 << 20) * 4
+    whole = replace(block((0, 1, 2, 3), 1e6), bytes=size)
+    assert 1 in _loops(whole)
 
 
 @pytest.mark.parametrize("times", [1.0, 3.0])

@@ -23,7 +23,7 @@ from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import LOW_LATENCY, PASSES, SIMPLE
 from advisor.metrics.timeline.statistics import Floats
 
-_IN_LOOP: Floats = np.exp2(np.arange(19.0, 26.0))
+_IN_LOOP: Floats = np.exp2(np.arange(19.0, 27.0))
 """Bytes of a rank that one loop takes: 2 MiB a channel by Simple, 0.3 by LL128, 2 to 32 channels
 (src/include/collectives.h, src/graph/search.cc). The more, the longer a slice."""
 _INSIDE = (0.1, 0.3, 0.7)

@@ -306,7 +306,7 @@ def _mostly_usual(drawn: tuple[dict[str, Any], dict[str, Any], int]) -> list[dic
 def test_any_event_is_read_alike_or_refused(*, lean: bool, merged: bool) -> None:
     both = Differential(lean=lean, merged=merged)
 
-    @settings(max_examples=60)
+    @settings(max_examples=25)
     @given(st.lists(_ONE_ODD.map(_mostly_usual), min_size=20, max_size=40))
     def check(chunks: list[list[dict[str, Any]]]) -> None:
         texts = [

@@ -37,10 +37,10 @@ def pumped(pattern: re.Pattern[Any]) -> Iterator[str]:
                     seen.add(one)
                     yield one
     letters = sorted({*_COMMON, *(c for c in text if c.isprintable())})
-    units = [*_COMMON, *("".join(rng.choices(letters, k=rng.randint(2, 6))) for _ in range(60))]
+    units = [*_COMMON, *("".join(rng.choices(letters, k=rng.randint(2, 6))) for _ in range(16))]
     for unit in units:
         yield unit * (LENGTH // len(unit)) + "\x00"
-    for _ in range(40):
+    for _ in range(12):
         one, other = rng.choices(letters, k=2)
         yield one * (LENGTH // 2) + other * (LENGTH // 2) + "\x00"
 

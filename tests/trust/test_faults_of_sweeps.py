@@ -122,7 +122,7 @@ def test_killed_at_any_moment(resumes: bool, finished: Path, tmp_path: Path) -> 
     goes_on(tmp_path, left)
 
 
-@pytest.mark.parametrize("kept", range(1, 7))
+@pytest.mark.parametrize("kept", [1, FIRST_BASELINES, 6])
 def test_ended_after_any_trial(kept: int, finished: Path, tmp_path: Path) -> None:
     """GIVEN a sweep that ended between two trials, up to the middle of a first confirmation round
     THEN what goes on runs what was left, and a baseline more where its own sitting needs one."""

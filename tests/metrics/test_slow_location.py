@@ -302,7 +302,7 @@ def test_a_switch_slows_several_hosts() -> None:
 
 def test_groups_that_agree_name_the_way_between_two_hosts() -> None:
     fabric = Fabric(4, 2, receives=dict.fromkeys((4, 5), 0.15))
-    (found,) = rows(fabric, hsdp(fabric), jitter=0.1)
+    (found,) = rows(fabric, hsdp(fabric), jitter=0.05)
     assert (found["kind"], found["src"], found["dst"]) == ("edge", 2, 4)
 
 

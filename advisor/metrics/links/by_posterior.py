@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from advisor.metrics.links.cost import Inputs, Seen, excess_of
+from advisor.metrics.links.fixed_times import MANY_TIMES
 from advisor.metrics.links.named import LIKELY, SURE, culprit_of, network_culprit
 from advisor.metrics.links.slow_location import Found, slow_location
 from advisor.metrics.rings.locations import Home
@@ -35,15 +36,13 @@ def by_posterior(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
     if found.nothing > LIKELY or _everywhere(found) > LIKELY:
         return _by_fixed_time(data, home, found) or _by_sheet(data, home, found)
     culprit = culprit_of(found, data, home)
-    # Places without anything in common are nothing to look at where likelier nothing is slow, or
-    # where messages between any two hosts may be what takes long.
-    network = found.nothing > 0.5 or (_everywhere(found) > SURE and _of_latency(found))
-    if (
-        culprit.kind == "candidates"
-        and network
-        and (seen := _by_sheet(data, home, found)) is not None
-    ):
-        return seen
+    if culprit.kind == "candidates" and not _beyond_networks(found):
+        # Places without anything in common are nothing to look at where likelier nothing is slow,
+        # or where messages between any two hosts may be what takes long, as on any network.
+        of_latency = _everywhere(found) > SURE and _of_latency(found)
+        seen = _by_sheet(data, home, found) if found.nothing > 0.5 or of_latency else None
+        if seen is not None or of_latency:
+            return seen
     return Seen(
         culprit,
         excess_of(found.slowdown),
@@ -69,6 +68,12 @@ def _everywhere(found: Found) -> float:
         for one, part in zip(found.locations, found.parts, strict=True)
         if one.kind == "all" and one.latency
     )
+
+
+def _beyond_networks(found: Found) -> bool:
+    """Whether messages arrive later by more than they take on any network."""
+    added_ns, usual_ns = found.added_ns, found.usual_ns
+    return added_ns is not None and usual_ns is not None and added_ns > MANY_TIMES * usual_ns
 
 
 def _of_latency(found: Found) -> bool:

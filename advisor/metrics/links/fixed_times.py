@@ -20,7 +20,7 @@ from advisor.metrics.rings.nccl import PASSES
 _USUAL_TIMES = 4.0
 """What small calls take in nccl-tests' tables over NCCL's own estimate of their latency
 (benchmarks/calibration.py: the estimate is 0.27 of it in the middle, up to 64 KB)."""
-_MANY_TIMES = 2.5 * _USUAL_TIMES
+MANY_TIMES = 2.5 * _USUAL_TIMES
 """Beyond any of those tables."""
 _APART = 2.0
 """The largest size over the smallest, from which a rate shows."""
@@ -51,7 +51,7 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
         return None
     kinds = max(families.values(), key=lambda own: sum(one.total_ns for one in own))
     sizes = np.array([one.kind.bytes for one in kinds], dtype=np.float64)
-    usual_ns = _usual_ns(kinds[0], between)
+    usual_ns = few_bytes_ns(kinds[0], between)
     if usual_ns is None or sizes.max() < _APART * sizes.min():
         return None
     times = np.exp([float(np.median(one.log_ns)) for one in kinds])
@@ -64,7 +64,7 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
     error = 2.0 * math.sqrt(float(spread[0, 0]))
     took = float(np.average(times, weights=[one.calls for one in kinds]))
     low, high = begins - error, min(begins + error, float(times.min()))
-    if low < _MANY_TIMES * usual_ns or low < _MOSTLY * took:
+    if low < MANY_TIMES * usual_ns or low < _MOSTLY * took:
         return None
     added = [max(0.0, ns - _USUAL_TIMES * usual_ns) for ns in (low, min(begins, high), high)]
     share = (added[0] / took, added[1] / took, added[2] / took)
@@ -72,7 +72,7 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
     return Fixed(share, added[1] / passes, sum(one.calls for one in kinds))
 
 
-def _usual_ns(one: Durations, between: Sequence[Assumption]) -> float | None:
+def few_bytes_ns(one: Durations, between: Sequence[Assumption]) -> float | None:
     """The most that a call of a few bytes takes on a machine that the job may run on, by NCCL."""
     small = replace(one.kind, bytes=8)
     found = [assumption.takes(small, one.groups[0]) for assumption in between]

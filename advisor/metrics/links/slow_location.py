@@ -19,7 +19,7 @@ from advisor.metrics.links.by_duration import ALIKE, SLOWDOWNS, likelihoods
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import Durations, all_members, durations
 from advisor.metrics.links.expected import Assumption, assumed_links
-from advisor.metrics.links.fixed_times import Fixed, fixed_time
+from advisor.metrics.links.fixed_times import Fixed, few_bytes_ns, fixed_time
 from advisor.metrics.links.locations import Location, Members, locations, slots_of
 from advisor.metrics.links.ring_lags import Lags, ring_lags
 from advisor.metrics.links.ring_patterns import Patterns
@@ -55,6 +55,7 @@ class Found:
     and what the fastest tenth takes over the mean. ``rings``: of a slow NVLink, how many times as
     long as others of their kind calls between hosts take that have a ring over it (low, middle,
     high). ``fixed``: what calls between hosts take whatever their size, where that is far too much.
+    ``usual_ns``: what one of a few bytes takes between hosts at most, on any such machine.
     """
 
     locations: tuple[Location, ...]
@@ -70,6 +71,7 @@ class Found:
     unsteady: tuple[float, float]
     rings: tuple[float, float, float] | None = None
     fixed: Fixed | None = None
+    usual_ns: float | None = None
 
 
 def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
@@ -107,6 +109,7 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     beside = [slows[best, column[own]] for one in timed for own in one.groups
               if (one.kind.hosts == 1) == places[best].inside]  # fmt: skip
     whole = [one for one in timed if not one.kind.unread]
+    between = [one for one in whole if one.kind.hosts > 1]
     return Found(
         tuple(places[number] for number in chosen),
         tuple(float(each[number]) for number in chosen),
@@ -124,9 +127,10 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
             )
         ),
         against=_against(whole, assumed[False]),
-        unsteady=_unsteady([one for one in whole if one.kind.hosts > 1]),
+        unsteady=_unsteady(between),
         rings=_rings(places[best], timed, home),
         fixed=fixed_time(whole, assumed[False]),
+        usual_ns=few_bytes_ns(between[0], assumed[False]) if between else None,
     )
 
 

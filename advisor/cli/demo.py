@@ -76,9 +76,10 @@ def command(
     with api.load(
         run_folder, store=output / "run.duckdb", force=True, command="advisor demo"
     ) as run:
-        click.echo(f"Injected fault: {injected}")
-        if busy:
-            click.echo(busy)
+        if not sys.stdout.isatty():  # where what was said above does not stand
+            click.echo(f"Injected fault: {injected}")
+            if busy:
+                click.echo(busy)
         click.echo(run.render("text", color=use_color(color)), color=True)
         page = Output("html", output / "report.html")
         page.write(run.render("html", injected=", ".join(chosen)))

@@ -60,7 +60,7 @@ def command(
     from advisor import api
     from advisor.cli._progress import progress_bar
     from advisor.messages import WHATIF, say
-    from advisor.report.replayed import replayed
+    from advisor.report.replayed import not_replayed, replayed
     from advisor.whatif.coverage import require_all_ranks
     from advisor.whatif.extract import programs
     from advisor.whatif.slow_places import added_latency
@@ -69,6 +69,8 @@ def command(
     with progress_bar(inputs, enabled=not quiet) as progress:
         loaded = api.load(*inputs, progress=progress)
     rows: list[Replayed] = []
+    others: list[str] = []
+    beside: list[tuple[str, str]] = []
     with loaded as run, progress_bar((), enabled=not quiet):
         for (name,) in run.store.con.execute("SELECT run FROM run ORDER BY run").fetchall():
             steps = programs(run.store, name)
@@ -82,23 +84,29 @@ def command(
             require_all_ranks(run.store, name, steps)
             now_ns = next(it.step_ns_median for it in run.report.runs if it.run == name)
             findings = [item for item in run.report.findings if item.run == name]
-            if not changes:
-                rows += replayed(run.store, name, findings)
-                continue
             added = added_latency(run.store.con, name)
+            if not changes:
+                own = replayed(run.store, name, findings)
+                others = [it for it in _OTHERS if it not in {row.name for row in own}
+                          and _can_be_replayed(steps, it, added)]  # fmt: skip
+                beside += not_replayed(own, findings, now_ns or 0)
+                rows += own
+                continue
             rows += [
                 _named(change, _one(steps, change, added)).as_found(findings) for change in changes
             ]
     if form == "json":
         click.echo(json.dumps([_as_dict(row) for row in rows], indent=1))
         return 0
-    click.echo(say(WHATIF, "now", {"step_ns": now_ns}))
+    click.echo(say(WHATIF, "now", {"step_ns": now_ns, "any": bool(rows)}))
     for line in _lines(rows):
         click.echo(line)
-    if not changes:
-        listed = {row.name for row in rows}
-        others = ", ".join(change for change in _OTHERS if change not in listed)
-        click.echo(say(WHATIF, "others", {"changes": others}))
+    if beside:
+        click.echo(say(WHATIF, "beside", {}))
+        for title, gain in beside:
+            click.echo(f"{title}: {gain}")
+    if others:
+        click.echo(say(WHATIF, "others", {"changes": ", ".join(others)}))
     click.echo("nothing here is measured; `advisor tune --sweep` tries changes for real")
     return 0
 
@@ -131,6 +139,14 @@ def _named(change: str, found: Prediction) -> Replayed:
         extrapolates=found.extrapolates,
         inconclusive=found.inconclusive,
     )
+
+
+def _can_be_replayed(steps: list[Program], change: str, added: Latency) -> bool:
+    """Whether the job has what the change is of: no wrapped layers without FSDP."""
+    try:
+        return _one(steps, change, added).gain_high_ns > 0
+    except AdvisorError:
+        return False
 
 
 def _one(steps: list[Program], change: str, added: Latency) -> Prediction:

@@ -154,6 +154,18 @@ def lines(changes: Sequence[Replayed]) -> list[tuple[str, str, str]]:
     return found
 
 
+def not_replayed(
+    changes: Sequence[Replayed], findings: Sequence[Finding], now_ns: float
+) -> list[tuple[str, str]]:
+    """(finding, what it gives) of those that say a gain which no replayed change shows."""
+    shown = {it.finding for it in changes}
+    return [
+        (item.title, gain_words(*_gain_of(item), 0.0, item.is_of_unknown_cost(), now_ns))
+        for item in findings
+        if item.savings_ns and item.id not in shown
+    ]
+
+
 def _as_number(value: str) -> float:
     return float(value) if value.replace(".", "", 1).isdecimal() else 0.0
 

@@ -15,7 +15,7 @@ from advisor.report import page as html
 from advisor.report import render, summary
 from advisor.report.charts import draw
 from advisor.report.figures import HeatMap
-from advisor.report.replayed import lines, replayed
+from advisor.report.replayed import Replayed, lines, not_replayed, replayed
 from advisor.report.sections import ranks, size, steps, whatif
 from advisor.store.store import Store
 from tests.report.support import make_report, make_store
@@ -284,3 +284,12 @@ def test_a_loss_with_nobody_behind_it_has_no_probability_in_any_view() -> None:
             assert "% sure" not in render(report, store, form)
     with_one = loss.model_copy(update={"probability": 0.94, "basis": Basis.RULE})
     assert "94 %" in summary.state(report.model_copy(update={"findings": [with_one]}))
+
+
+def test_a_gain_that_no_replay_shows_stands_beside_the_replays() -> None:
+    finding = make_report().findings[0]
+    row = Replayed("late_rank=1", "late_rank", 90, 80, 95, 100, 100, 5, 20, finding=finding.id)
+    assert not_replayed([row], [finding], 100) == []
+    ((title, _),) = not_replayed([], [finding], 100)
+    assert title == finding.title
+    assert not_replayed([], [finding.model_copy(update={"savings_ns": None})], 100) == []

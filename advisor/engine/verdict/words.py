@@ -50,8 +50,9 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
     found = decision.finding
     believed = None if decision.reason == "probe-denies" else found
     if believed is not None:
-        why, steps = [*believed.because[:1], *_beside(believed, it, values)], of_finding(believed)
-        why += believed.because[1:]
+        why, steps = [*believed.because[:1]], of_finding(believed)
+        if not any(". " in text for text in why):
+            why += [*_beside(believed, it, values), *believed.because[1:]]
     else:
         why, steps = _why(decision, values), next_steps(decision, it, sandbox)
     return Verdict(

@@ -100,7 +100,7 @@ def build(
     systematic = [rank for row in who if row["systematic"]
                   for rank in together.get(row["rank"], [row["rank"]])]  # fmt: skip
     line = (
-        f"Always late: {some_ranks(systematic)}" if systematic else "No rank is systematically late"
+        f"Often late: {some_ranks(systematic)}" if systematic else "No rank is systematically late"
     )
     figure = Figure(
         id=f"came-last{suffix}",

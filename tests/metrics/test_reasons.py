@@ -185,6 +185,31 @@ def test_a_device_that_computes_no_longer_over_its_steps_was_kept_waiting(
 @pytest.mark.parametrize(
     ("pace_ms", "reason"), [(1000, "late-launch"), (600, "slow-transfer-before")]
 )
+def test_a_device_that_idled_before_computes_what_its_peers_have_behind_them(
+    pace_ms: int, reason: str
+) -> None:
+    """Rank 1 computes 80 ms more before one call, less elsewhere, and idles 80 ms more per step."""
+    lines = {}
+    for rank, lengths in ((0, (100, 280)), (1, (180, 120))):
+        start = np.array([s * 1000 + at for s in range(_STRETCHES) for at in (0, 500)]) * _MS
+        lines[rank] = Timeline(
+            rank=rank, on_device=True, kind=np.full(len(start), COMPUTE), start=start,
+            end=start + np.tile(np.array(lengths), _STRETCHES) * _MS, stream=start * 0,
+            event_id=np.arange(len(start)), launch=start - _MS, thread=start * 0,
+        )  # fmt: skip
+    begin = np.repeat(np.arange(_STRETCHES)[:, None] * 1000 * _MS, 2, axis=1)
+    excess = np.tile(np.array([0, 80]) * _MS, (_STRETCHES, 1))
+    call = Call(rank=0, op="all_reduce", start=0, end=1, event_id=0)
+    arrivals = Arrivals(None, (0, 1), ({0: call, 1: call},) * _STRETCHES,
+                        begin + np.array([100, 180]) * _MS, begin, excess, excess,
+                        np.arange(_STRETCHES))  # fmt: skip
+    paces = {0: 600.0 * _MS, 1: pace_ms * float(_MS)}
+    assert _reason_on_devices(arrivals, lines, paces) == reason
+
+
+@pytest.mark.parametrize(
+    ("pace_ms", "reason"), [(1000, "late-launch"), (600, "slow-transfer-before")]
+)
 def test_a_host_that_asks_late_beside_compute_is_what_its_calls_wait_for(
     pace_ms: int, reason: str
 ) -> None:

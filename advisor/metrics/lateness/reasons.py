@@ -123,11 +123,13 @@ def reason_of(
         evidence["computes_longer_ns_per_step"] = round(longer_ns)
         if lines[rank].on_device and longer_ns < _BEHIND * cost_ns:
             # Who waits for another computes later there and less elsewhere (a stage of a pipeline);
-            # so does who asks late for calls that run beside compute.
-            by_host = (
-                idle + asked_late >= _BEHIND * excess
-                and (_host_behind(rank, peers, paces) or 0.0) >= _BEHIND * cost_ns
+            # so does who asks late for calls that run beside compute, once it has idled.
+            idles_longer_ns, _ = _more_per_step(
+                rank, items, lambda r: _idle_per_step(occupancy[r], steps[r])
             )
+            by_host = (
+                idle + asked_late >= _BEHIND * excess or idles_longer_ns >= _BEHIND * cost_ns
+            ) and (_host_behind(rank, peers, paces) or 0.0) >= _BEHIND * cost_ns
             if not by_host:
                 return Reason("slow-transfer-before", evidence)
     if compute >= idle and not by_host:
@@ -186,6 +188,13 @@ def _compute_per_step(occupancy: Occupancy, steps: Steps) -> float:
     """What a rank computes in a used step, ns."""
     start, end = steps.used_windows
     return float(occupancy.compute.covered(start, end).mean()) if start else 0.0
+
+
+def _idle_per_step(occupancy: Occupancy, steps: Steps) -> float:
+    """How long a rank's device runs nothing in a used step, ns."""
+    start, end = steps.used_windows
+    runs = occupancy.busy.covered(start, end)
+    return float((np.subtract(end, start) - runs).mean()) if start else 0.0
 
 
 def _operators_per_step(line: Timeline, steps: Steps) -> float:

@@ -147,6 +147,7 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
         (0, 0, 0, 0, "forward-compute", 1e300, 1.0),
         (0, 0, 0, 0, "forward-compute", None, None),
         (0, 0, 2**40, 0, "forward-compute", 0.0, 1.0),
+        (0, 2**20, 0, 0, "forward-compute", 0.0, 1.0),
     ]
     store = read(table_of(tmp_path / "t", [*good, *bad]))
     ((kept, dropped, reasons),) = rows(
@@ -154,21 +155,46 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     )
     assert (kept, dropped) == (len(good), len(bad))
     assert json.loads(reasons) == {
-        "no rank, dp_rank or stage": 4,
-        "no step or optype": 3,
+        "no usable rank": 2,
+        "no usable dp_rank": 1,
+        "no usable stage": 2,
+        "no usable step": 2,
+        "no optype": 1,
         "no usable time": 5,
     }
-    # Ten of them name their rank; the other two stand in the file's row alone.
+    # Eleven of them name their rank; the other two stand in the file's row alone.
     ((lost, by_reason),) = rows(
         store, "SELECT events_dropped, drop_reasons FROM rank WHERE rank = 0"
     )
-    assert lost == 10
+    assert lost == 11
     assert json.loads(by_reason) == {
-        "no rank, dp_rank or stage": 2,
-        "no step or optype": 3,
+        "no usable dp_rank": 1,
+        "no usable stage": 2,
+        "no usable step": 2,
+        "no optype": 1,
         "no usable time": 5,
     }
     assert rows(store, "SELECT events_dropped, complete FROM rank WHERE rank = 1") == [(0, True)]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.string(), pa.decimal128(9, 2)])
+@pytest.mark.parametrize(
+    ("place", "field"), [(0, "dp_rank"), (1, "stage"), (2, "rank"), (3, "step")]
+)
+def test_a_number_that_is_not_whole_is_no_other_ranks(
+    tmp_path: Path, place: int, field: str, kind: pa.DataType
+) -> None:
+    table = job(2, 2, 1, (0, 1), ("forward-compute", "backward-compute"))
+    damaged = [list(map(float, row[:4])) + list(row[4:]) for row in table]
+    damaged[0][place] += 0.6  # the cast of the database would make it the next number
+    path = table_of(tmp_path / "t", [tuple(row) for row in table])
+    cells = pa.array([row[place] for row in damaged]).cast(kind)
+    whole = pq.read_table(path)
+    pq.write_table(whole.set_column(whole.schema.get_field_index(field), field, cells), path)
+    store = read(path)
+    ((kept, reasons),) = rows(store, "SELECT events_read, drop_reasons FROM source")
+    assert kept == len(table) - 1
+    assert json.loads(reasons) == {f"no usable {field}": 1, "missing row": 1}
 
 
 def test_names_and_columns_of_other_types_stay_data(tmp_path: Path) -> None:
@@ -301,7 +327,7 @@ def test_of_a_long_table_steps_from_all_over_it_are_read_and_that_is_said(
         store, "SELECT events_read, drop_reasons, note FROM source"
     )
     assert read_events == 6 * len(kept)
-    assert json.loads(reasons)["no step or optype"] in (16, 17)
+    assert json.loads(reasons)["no usable step"] in (16, 17)
     assert note.startswith(f"{len(kept)} of its 200 steps were read, spread over all of them")
 
 

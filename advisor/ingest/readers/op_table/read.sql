@@ -20,13 +20,20 @@ SELECT * FROM (VALUES
   ('backward-recv', 'comm', 5, 'recv', 'next')
 ) AS known (name, class, stream, collective, kind);
 
+-- A cast alone would round 1.6 to 2: the row of another rank.
+CREATE OR REPLACE TEMP MACRO op_whole(number) AS CASE
+  WHEN trunc(try_cast(number AS DOUBLE)) = try_cast(number AS DOUBLE)
+  THEN try_cast(number AS INTEGER) END;
+
 CREATE TEMP TABLE op_read AS
 SELECT file_row_number AS number, left(try_cast(optype AS VARCHAR), 64) AS name,
-  try_cast(rank AS INTEGER) AS rank, try_cast(dp_rank AS INTEGER) AS replica,
-  try_cast(stage AS INTEGER) AS stage, try_cast(step AS INTEGER) AS step,
+  op_whole(rank) AS rank, op_whole(dp_rank) AS replica, op_whole(stage) AS stage,
+  op_whole(step) AS step,
   try_cast(start_ts AS DOUBLE) AS start_s, try_cast(duration AS DOUBLE) AS length_s,
   NULL::VARCHAR AS reason
 FROM read_parquet($path, file_row_number = true);
+
+DROP MACRO temp.op_whole;
 
 -- Of a long table one step of every few is kept, spread over all of them: each in another place of
 -- its share (steps of the golden ratio), so that what comes back every so many steps is neither
@@ -50,10 +57,11 @@ DROP TABLE op_read;
 -- What is usable. Step numbers and ranks are small; times are seconds. Asked of what was read: in
 -- the query above the file's own statistics would answer, and they may be damaged.
 UPDATE op_row SET reason = CASE
-  WHEN rank IS NULL OR replica IS NULL OR stage IS NULL OR least(rank, replica, stage) < 0
-      OR greatest(rank, replica, stage) >= $most_ranks
-    THEN 'no rank, dp_rank or stage'
-  WHEN step IS NULL OR step < 0 OR name IS NULL THEN 'no step or optype'
+  WHEN (rank BETWEEN 0 AND $most_ranks - 1) IS NOT TRUE THEN 'no usable rank'
+  WHEN (replica BETWEEN 0 AND $most_ranks - 1) IS NOT TRUE THEN 'no usable dp_rank'
+  WHEN (stage BETWEEN 0 AND $most_ranks - 1) IS NOT TRUE THEN 'no usable stage'
+  WHEN (step >= 0) IS NOT TRUE THEN 'no usable step'
+  WHEN name IS NULL THEN 'no optype'
   WHEN start_s IS NULL OR length_s IS NULL OR NOT isfinite(start_s) OR NOT isfinite(length_s)
     OR length_s < 0 OR abs(start_s) > $longest_s OR length_s > $longest_s
     THEN 'no usable time' END;

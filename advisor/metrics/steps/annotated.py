@@ -149,21 +149,24 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
     reached = [(s, begin) for s, begin in zip(steps, firsts, strict=True) if begin is not None]
     begins = iter(reached[1:])
     moved: list[Step] = []
+    longest = 0
     for step, first, last in zip(steps, firsts, lasts, strict=True):
         if first is None or last is None:
             # Nothing of it reached the device: kept, but of no use to statistics.
             moved.append(_moved(step, step.start, step.end, complete=False))
+            longest = max(longest, step.end - step.start)
             continue
         assert step.host_start is not None and step.host_end is not None
         following = next(begins, None)
         if following is not None and not _lacks_a_mark(step, following[0]):
             end = following[1]
         elif moved or following is not None:
-            usual = max([step.host_end - step.host_start, *(s.end - s.start for s in moved)])
-            end = min(last, first + usual)
+            end = min(last, first + max(longest, step.host_end - step.host_start))
         else:
             first, end = min(first, step.host_start), max(last, step.host_end)
-        moved.append(_moved(step, first, max(first, end), complete=step.complete))
+        end = max(first, end)
+        moved.append(_moved(step, first, end, complete=step.complete))
+        longest = max(longest, end - first)
     return Steps(tuple(moved))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from advisor.config.parsed import what_fails
 from advisor.errors import AdvisorError
 from advisor.profile.inject import HELP
 
@@ -213,9 +214,12 @@ def _parse(text: str) -> tuple[str, Any]:
     from ruamel.yaml import YAML
 
     name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise AdvisorError(f"cannot read '{text}'", where="--set", hint="write --set NAME=VALUE")
-    return name, YAML(typ="safe", pure=True).load(value)
+    try:
+        if separator and name:
+            return name, YAML(typ="safe", pure=True).load(value)
+    except Exception as error:
+        raise AdvisorError(f"cannot read '{text}': {what_fails(error)}", where="--set") from error
+    raise AdvisorError(f"cannot read '{text}'", where="--set", hint="write --set NAME=VALUE")
 
 
 def _require_torch() -> None:

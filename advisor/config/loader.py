@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from advisor.config.parsed import NotYamlError, parsed, plain, refuse_endless
+from advisor.config.parsed import NotYamlError, parsed, plain, refuse_endless, what_fails
 from advisor.errors import AdvisorError
 
 M = TypeVar("M", bound=BaseModel)
@@ -76,8 +76,8 @@ def _with_lines(path: Path, text: str) -> Any:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         raise AdvisorError(f"not valid YAML: {error.problem}", where=f"{path}:{line}") from error
-    except Exception as error:  # hostile text makes the loader raise anything
-        raise AdvisorError(f"not valid YAML: {error}", where=str(path)) from error
+    except Exception as error:
+        raise AdvisorError(f"not valid YAML: {what_fails(error)}", where=str(path)) from error
 
 
 def line_of(node: Any, location: Sequence[int | str]) -> int:

@@ -141,8 +141,17 @@ def _parse(text: str) -> Any:
     try:
         refuse_endless(text, pure=False)
         return plain(YAML(typ="safe").load(text))
-    except Exception as error:  # hostile text makes the loader raise anything
-        raise NotYamlError(str(error)) from error
+    except Exception as error:
+        raise NotYamlError(what_fails(error)) from error
+
+
+def what_fails(error: Exception) -> str:
+    """What a loader's error says of the text; hostile text makes it raise anything of Python's."""
+    from ruamel.yaml.error import YAMLError
+
+    if isinstance(error, NotYamlError | YAMLError):
+        return str(error)
+    return "it holds a value that cannot be read, such as a number without digits or of too many"
 
 
 def _key(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from advisor.ingest.source import HEAD_BYTES, Source
+from advisor.vocabulary.numbers import json_integer
 
 KNOWN = (
     "what is read: PyTorch profiler traces (.json, gzip or zstd), Nsight Systems exports (sqlite), "
@@ -168,7 +169,7 @@ def _json(source: Source, text: bytes) -> Unknown:
     if (lines := _lines_of_objects(source, text, whole=whole)) is not None:
         return lines
     try:
-        found = json.loads(text) if whole else None
+        found = json.loads(text, parse_int=json_integer) if whole else None
     except (ValueError, RecursionError) as error:
         place = getattr(error, "pos", None)
         at = f" (at byte {place:,})" if place is not None else ""
@@ -194,7 +195,7 @@ def _lines_of_objects(source: Source, text: bytes, *, whole: bool) -> Unknown | 
     if len(lines) < (2 if whole else 3) or not lines[1].strip():
         return None
     try:
-        first, second = (json.loads(line) for line in lines[:2])
+        first, second = (json.loads(line, parse_int=json_integer) for line in lines[:2])
     except (ValueError, RecursionError):
         return None
     if not (isinstance(first, dict) and isinstance(second, dict)):

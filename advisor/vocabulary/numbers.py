@@ -50,6 +50,19 @@ def real(value: Any, most: float = math.inf) -> float | None:
     return number if math.isfinite(number) and abs(number) <= most else None
 
 
+def json_integer(digits: str) -> int | float:
+    """A decoder's ``parse_int``: a float (perhaps inf) beyond 64 bits, out of range to all others.
+
+    Python converts no more than 4,300 digits and raises, which would cost all that is around them.
+    """
+    return float(digits) if is_beyond_64_bits(digits) else int(digits)
+
+
+def is_beyond_64_bits(digits: str) -> bool:
+    """Whether a whole number as JSON writes it (no leading zeros) is certainly beyond 64 bits."""
+    return len(digits) > len(str(-INT64_MAX))
+
+
 def decimal(text: str, least: int = 0, most: int = INT32_MAX) -> int | None:
     """The number that ASCII digits write, within the bounds; None for anything else."""
     if not (text.isascii() and text.isdecimal()) or len(text.lstrip("0")) > len(str(most)):

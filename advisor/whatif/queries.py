@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.store.events import Events
 from advisor.vocabulary.dtypes import element
+from advisor.vocabulary.numbers import MOST_BYTES, within
 
 Window = tuple[int, int]
 
@@ -277,4 +279,4 @@ def _tensor_bytes(dims: str | None, types: str | None) -> int | None:
     if not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
         return None
     _, width = element(str(names[0]) if isinstance(names, list) and names else "float")
-    return None if width is None else int(np.prod(shape, dtype=np.int64)) * width
+    return None if width is None else within(math.prod(shape) * width, 0, MOST_BYTES)

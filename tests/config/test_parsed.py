@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from advisor.config import parsed as module
-from advisor.config.loader import read_plain
-from advisor.config.parsed import NotYamlError, compiled, parsed
+from advisor.config.loader import read_plain, read_yaml
+from advisor.config.parsed import NotYamlError, compiled, parsed, what_fails
 from advisor.config.paths import shipped
 from advisor.errors import AdvisorError
 
@@ -71,6 +71,18 @@ def test_no_yaml(kept: Path) -> None:
     with pytest.raises(NotYamlError):
         parsed("a: [1")
     assert not [*kept.iterdir()]
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, '!!float ""', '!!int ""'])
+def test_a_value_that_python_cannot_convert_is_told_in_our_words(kept: Path, value: str) -> None:
+    with pytest.raises(NotYamlError) as error:
+        parsed(f"a: {value}")
+    assert str(error.value) == what_fails(ValueError())
+    path = kept / "a.yaml"
+    path.write_text(f"a: {value}")
+    with pytest.raises(AdvisorError) as told:
+        read_yaml(path)
+    assert what_fails(ValueError()) in told.value.message
 
 
 def test_a_wheel_holds_every_rule_parsed(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.ingest.source import Source
+from advisor.vocabulary.numbers import json_integer
 
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
 _SPACE = " \t\r\n"
@@ -53,7 +54,7 @@ class TopLevel:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._decoder = json.JSONDecoder(strict=False)
+        self._decoder = json.JSONDecoder(strict=False, parse_int=json_integer)
         self.cut: int | None = None
 
     def __iter__(self) -> Iterator[Item]:

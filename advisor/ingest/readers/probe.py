@@ -6,6 +6,7 @@ host of the job's rank of that number.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from advisor.ingest.readers._json import read_document
 from advisor.ingest.readers._rows import Row, insert
 from advisor.ingest.source import ReadContext, Source
 from advisor.vocabulary.bandwidth import bus_factor
-from advisor.vocabulary.numbers import MOST_BYTES, MOST_RANKS
+from advisor.vocabulary.numbers import MOST_BYTES, MOST_RANKS, json_integer
 
 FORMAT = "probe"
 SUMMARY = "results of `advisor probe`: collectives by size, and every link in pairs"
@@ -70,8 +71,9 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Write ``bench`` and ``topology`` rows; a file that does not fit is counted and noted."""
     for source in sources:
         try:
-            probe = _Probe.model_validate_json(read_document(source)[0])
-        except (ValidationError, AdvisorError) as error:
+            text, _ = read_document(source)
+            probe = _Probe.model_validate(json.loads(text, parse_int=json_integer))
+        except (ValueError, RecursionError, AdvisorError) as error:
             note = error.message if isinstance(error, AdvisorError) else "not a probe's result"
             context.refuse(source, FORMAT, note, "unreadable")
             continue

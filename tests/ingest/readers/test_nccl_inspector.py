@@ -181,6 +181,24 @@ def test_a_rank_out_of_range_costs_its_record(tmp_path: Path) -> None:
     assert rows(store, "SELECT rank, world_size FROM rank") == [(0, 8)]
 
 
+@pytest.mark.parametrize("rank", [1.6, "x", None, -1])
+def test_a_record_of_an_unusable_rank_is_not_the_one_befores(tmp_path: Path, rank: Any) -> None:
+    odd = envelope(1)
+    odd["header"]["rank"] = rank
+    text = lines({**envelope(0), "coll_perf": ALL_REDUCE}, {**odd, "coll_perf": REDUCE_SCATTER})
+    with stored(file(tmp_path, text)) as store:
+        assert rows(store, "SELECT op FROM nccl_choice") == [("all_reduce",)]
+        assert json.loads(rows(store, "SELECT drop_reasons FROM source")[0][0]) == {
+            "record of no usable communicator or rank": 1
+        }
+
+
+def test_records_after_a_damaged_marker_are_nobodys(tmp_path: Path) -> None:
+    text = lines({**envelope(2), "dump_stats": {}}, {"coll_perf": ALL_REDUCE})
+    with stored(file(tmp_path, text + text.replace("}", "", 1))) as store:
+        assert rows(store, "SELECT sum(calls) FROM nccl_choice") == [(1,)]
+
+
 def test_groups_without_a_world_have_no_global_ranks() -> None:
     members = {
         Member("n", pid, comm, rank, 2)

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from advisor.ingest.readers.kineto.window import Window
+from advisor.vocabulary.numbers import is_beyond_64_bits
 
 KEYS = rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|bp|s|sf|cname|tdur|tts)"\s*:'
 EVENT_START = re.compile(KEYS)
@@ -45,6 +46,8 @@ def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(
     strict=False,
     parse_float=_Digits,
+    # Python converts no more than 4,300 digits and raises; no field holds so many.
+    parse_int=lambda digits: _Digits(digits) if is_beyond_64_bits(digits) else int(digits),
     parse_constant=lambda _: None,
     object_pairs_hook=_first_wins,
 )

@@ -14,12 +14,13 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from advisor.ingest.readers.nccl_log.tables import algorithm_name, protocol_name
-from advisor.vocabulary.numbers import MOST_RANKS, real, whole
+from advisor.vocabulary.numbers import MOST_RANKS, json_integer, real, whole
 from advisor.vocabulary.operations import canonical_op
 
 MAX_LINE_BYTES = 1024 * 1024
 MAX_TIMED = 5_000_000
 MAX_SAMPLE = 8192
+_RECORDS = (b'"coll_perf"', b'"p2p_perf"')
 _integer = partial(whole, most=(1 << 53) - 1)  # JSON's, and a thousand times as much fits
 
 
@@ -119,15 +120,21 @@ class Inspector:
             item = _object(line)
             if item is None:
                 dropped["line that is no JSON object" if whole else "last line cut"] += 1
+                if not any(sign in line for sign in _RECORDS):
+                    member = None  # it may have named whose the following records are
                 continue
-            member = _member(item) or member
+            if "header" in item:
+                member = _member(item)
             if isinstance(stats := item.get("dump_stats"), dict):
                 for key in ("coll", "p2p"):
                     lost = _integer(stats.get(f"{key}_dropped_since_last_dump")) or 0
                     dropped["overwritten before the Inspector dumped it"] += max(0, lost)
             if "coll_perf" not in item and "p2p_perf" not in item:
                 continue
-            operation = _operation(item, member) if member is not None else None
+            if member is None:
+                dropped["record of no usable communicator or rank"] += 1
+                continue
+            operation = _operation(item, member)
             if operation is None:
                 dropped["record of an unknown form"] += 1
                 continue
@@ -159,7 +166,7 @@ class Inspector:
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        item = json.loads(line.decode("utf-8", errors="replace"))
+        item = json.loads(line.decode("utf-8", errors="replace"), parse_int=json_integer)
     except (ValueError, RecursionError):
         return None
     return item if isinstance(item, dict) else None

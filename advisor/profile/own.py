@@ -2,7 +2,7 @@
 
 The command's launcher starts the ranks, here or on other machines; what they leave in the folder
 says how far they are. A command whose ranks have their results is asked to stop (SIGTERM to its
-process group), then made to (SIGKILL).
+process group), then made to (SIGKILL); so is that of a command that a signal ends.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import AdvisorError, EndedBySignalError
-from advisor.profile import files
+from advisor.errors import AdvisorError
+from advisor.profile import files, signals
 from advisor.profile.failures import LaunchError, last_error
 from advisor.profile.hook import order
 
@@ -47,9 +47,10 @@ def run(
     log.parent.mkdir(files.LOGS_MODE, parents=True, exist_ok=True)
     full = order.environment(asked, environment)
     arguments = exporting(command, set(full) - set(environment) | {"PYTHONPATH"})
-    with log.open("wb") as output:
-        try:
-            process = subprocess.Popen(
+    came: list[int] = []
+    try:
+        with log.open("wb") as output, signals.handled(came.append):
+            process = _started(
                 arguments,
                 env=full,
                 cwd=cwd,
@@ -58,14 +59,13 @@ def run(
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        except OSError as error:
-            raise AdvisorError(
-                f"cannot start {command[0]}: {error.strerror}", hint="name the command after --"
-            ) from error
-    try:
-        hung = _await(process, folder, timeout_s, ends=asked.ends)
+            try:
+                hung = _await(process, folder, timeout_s, came, ends=asked.ends)
+            finally:
+                _end(process, folder, came)
     finally:
-        _end(process, folder)
+        if came:  # now that nothing is left behind
+            signal.raise_signal(came[-1])
     found = results(folder)
     if found and len(found) == int(found[0]["world_size"]):
         return found
@@ -104,11 +104,19 @@ def _is_open_mpi(program: str) -> bool:
     return False
 
 
-def _await(process: subprocess.Popen[bytes], folder: Path, timeout_s: float, *, ends: bool) -> bool:
-    """Until the command or its ranks are done; whether it made no progress for too long."""
+def _await(
+    process: subprocess.Popen[bytes],
+    folder: Path,
+    timeout_s: float,
+    came: Sequence[int],
+    *,
+    ends: bool,
+) -> bool:
+    """Until a signal comes, or the command or its ranks are done; whether it made no progress for
+    too long."""
     done_at, started = None, time.monotonic()
     seen: _Seen = {}
-    while process.poll() is None:
+    while process.poll() is None and not came:
         time.sleep(_LOOK_S)
         if time.monotonic() - _progress(folder, started, timeout_s, seen) > timeout_s:
             return True
@@ -154,18 +162,23 @@ def _all_done(folder: Path) -> bool:
     return len(found) >= int(json.loads(found[0].read_text(encoding="utf-8"))["world_size"])
 
 
-def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """No process of the command is left: asked first, then made to."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is None:
-            _signal(process, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_GRACE_S)
+def _end(process: subprocess.Popen[bytes], folder: Path, came: Sequence[int]) -> None:
+    """No process of the command is left: asked first, then made to; at once where one more signal
+    comes."""
+    came_before, asked_at = len(came), time.monotonic()
+    if process.poll() is None:
+        _signal(process, signal.SIGTERM)
+    while process.poll() is None and len(came) == came_before:
+        if time.monotonic() - asked_at > _GRACE_S:
+            break
+        time.sleep(_LOOK_S)
     # Ranks outlive a launcher that was killed; torchrun's, and what forks, may have left its group.
     _signal(process, signal.SIGKILL)
     for pid in _of_order(folder):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in the kernel
+        process.wait(_GRACE_S)
 
 
 def _of_order(folder: Path) -> list[int]:
@@ -226,35 +239,29 @@ def attached(command: Sequence[str], asked: order.Order, environment: Mapping[st
     """
     full = order.environment(asked, environment)
     arguments = exporting(command, set(full) - set(environment) | {"PYTHONPATH"})
-    with _left_to_the_job(signal.SIGINT):
-        try:
-            process = subprocess.Popen(arguments, env=full)
-        except OSError as error:
-            raise AdvisorError(
-                f"cannot start {command[0]}: {error.strerror}", hint="name the command after --"
-            ) from error
-        while True:
-            try:
-                status = process.wait()
-                return 128 - status if status < 0 else status
-            except EndedBySignalError as ended:
-                process.send_signal(ended.number)
+    early: list[int] = []
+    tell: Callable[[int], object] = early.append
+
+    def hand_on(number: int) -> None:
+        if number != signal.SIGINT:  # the terminal sends it to the job too
+            tell(number)
+
+    with signals.handled(hand_on):
+        process = _started(arguments, env=full)
+        tell = process.send_signal
+        for number in early:
+            tell(number)
+        status = process.wait()
+    return 128 - status if status < 0 else status
 
 
-@contextlib.contextmanager
-def _left_to_the_job(number: signal.Signals) -> Iterator[None]:
-    """The terminal sends it to the job too, which ends as it sees fit.
-
-    Nothing is raised here: between a process's end and its note an exception loses the exit status.
-    """
-    before = signal.getsignal(number)
-    if before is not signal.SIG_IGN:  # what a program starts ignores it too, and else by default
-        signal.signal(number, lambda _number, _frame: None)
+def _started(arguments: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
     try:
-        yield
-    finally:
-        if before is not signal.SIG_IGN:
-            signal.signal(number, before or signal.SIG_DFL)
+        return subprocess.Popen(arguments, **how)
+    except OSError as error:
+        raise AdvisorError(
+            f"cannot start {arguments[0]}: {error.strerror}", hint="name the command after --"
+        ) from error
 
 
 def written(command: Sequence[str]) -> str:

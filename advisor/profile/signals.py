@@ -1,11 +1,11 @@
-"""The handlers of signals that a launch finds, it leaves."""
+"""What signals do while a job of another process runs; the handlers found are those left."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +25,24 @@ def own_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+@contextlib.contextmanager
+def handled(handler: Callable[[int], None]) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP call ``handler`` and raise nothing, but for those ignored.
+
+    An exception may come anywhere: between a process's start and its name, between its end and
+    its status, in the tidying up after the exception before.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    with own_signals():
+        for number in numbers:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # what is started ignores it too
+                signal.signal(number, lambda given, _frame: handler(given))
+        yield
 
 
 def signal_behind(error: Exception) -> SignalException:

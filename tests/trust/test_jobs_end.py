@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from advisor.errors import EndedBySignalError
 from advisor.profile import own
 from advisor.profile.failures import LaunchError
 from advisor.profile.hook import order
@@ -23,6 +26,7 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork() == 0:
     os.setsid()  # as torchrun's ranks, and whatever detaches itself
     if os.fork() == 0:
+        open(sys.argv[1], "w").close()
         time.sleep(600)
 time.sleep(600)
 """
@@ -37,7 +41,7 @@ def test_a_trial_that_ignores_sigterm_and_forks_leaves_nothing(
     asked = order.Order(str(tmp_path), steps=1, ends=True)
     with pytest.raises(LaunchError, match="no progress"):
         own.run(
-            (sys.executable, "-S", "-c", STUBBORN),
+            (sys.executable, "-S", "-c", STUBBORN, str(tmp_path / "up")),
             asked,
             {**os.environ, _MARK: token},
             timeout_s=1.0,
@@ -47,6 +51,44 @@ def test_a_trial_that_ignores_sigterm_and_forks_leaves_nothing(
         time.sleep(0.05)
     assert processes_of(token) == []
     assert stat.S_IMODE((tmp_path / "logs").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("timeout_s", [60.0, 1.0], ids=["running", "hung"])
+def test_a_second_signal_ends_the_job_at_once(tmp_path: Path, timeout_s: float) -> None:
+    """GIVEN a job that ignores SIGTERM WHEN signals come while it is being ended THEN it is."""
+    token, up = os.urandom(8).hex(), tmp_path / "up"
+    asked = order.Order(str(tmp_path), steps=1, ends=True)
+
+    def send() -> None:
+        while not up.exists():
+            time.sleep(0.02)
+        for pause_s in (1.5, 0.5) if timeout_s < 2 else (0, 0.5):
+            time.sleep(pause_s)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def end(number: int, _frame: object) -> None:
+        raise EndedBySignalError(number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        with pytest.raises(EndedBySignalError):
+            own.run(
+                (sys.executable, "-S", "-c", STUBBORN, str(up)),
+                asked,
+                {**os.environ, _MARK: token},
+                timeout_s=timeout_s,
+            )
+            sender.join()
+    finally:
+        with contextlib.suppress(EndedBySignalError):
+            sender.join()
+        signal.signal(signal.SIGTERM, before)
+        left = processes_of(token)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+    assert left == []
 
 
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from advisor.store.notes import OTHER_FORMAT, PARTLY_READ
 WHOLE_TRACE = "whole-trace"
 """Of ``RunSummary.step_source``: no steps are marked."""
 _UNREAD = {"refused", "unreadable"}
-# Recordings of ranks, with steps: the rows of the ranks say what they lost.
+# Recordings of ranks, with steps: the rows of the ranks say what they lost, where they know whose.
 _TOLD_BY_RANK = {"kineto", "op-table", "nsys"}
 COVERED = 0.8
 """Share of the devices' time in kernels that must be understood before a cause is sure."""
@@ -133,23 +134,32 @@ def of_probed_links(findings: Sequence[Finding], verdict: Verdict) -> list[Note]
 
 
 def _of_files(store: Store, run: str) -> list[Note]:
+    told = Counter[str]()
+    of_ranks = store.con.execute("SELECT drop_reasons FROM rank WHERE run = ?", [run]).fetchall()
+    for (reasons,) in of_ranks:
+        told.update(_counts(reasons))
     rows = store.con.execute(
-        "SELECT path, format, coalesce(events_dropped, 0), drop_reasons, note, codes "
-        "FROM source WHERE run = ? ORDER BY source_id",
+        "SELECT path, format, drop_reasons, note, codes FROM source WHERE run = ? "
+        "ORDER BY source_id",
         [run],
     ).fetchall()
-    return [found for row in rows if (found := _of_file(*row)) is not None]
+    return [found for row in rows if (found := _of_file(told, *row)) is not None]
 
 
 def _of_file(
-    path: str, form: str, dropped: int, reasons: str | None, words: str | None, codes: Any
+    told: Counter[str], path: str, form: str, reasons: str | None, words: str | None, codes: Any
 ) -> Note | None:
-    lost, codes = _counts(reasons), codes or []
+    """``told`` is what rows of ranks say is lost; what it says of this file goes from it."""
+    lost, codes = Counter(_counts(reasons)), codes or []
     refused = form == "unknown" and words is not None and OTHER_FORMAT not in codes
     if refused or _UNREAD & set(lost):
         return note("file-not-read", path=path, reason=words)
-    if dropped and form not in _TOLD_BY_RANK:
-        return note("file-lost-records", path=path, lost=lost, words=words or "")
+    if form in _TOLD_BY_RANK:
+        untold = lost - told
+        told.subtract(lost - untold)
+        lost = untold
+    if lost.total():
+        return note("file-lost-records", path=path, lost=dict(lost), words=words or "")
     if not words:
         return None
     code = {OTHER_FORMAT: "file-of-other-format", PARTLY_READ: "file-partly-read"}

@@ -177,6 +177,21 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     assert rows(store, "SELECT events_dropped, complete FROM rank WHERE rank = 1") == [(0, True)]
 
 
+@pytest.mark.parametrize("rank", [2**31, 9], ids=["of no rank", "of a rank without other rows"])
+def test_a_dropped_row_is_told_once_by_its_rank_or_its_file(tmp_path: Path, rank: int) -> None:
+    table = job(2, 2, 1, (0, 1), ("forward-compute", "backward-compute"))
+    table[0] = (*table[0][:5], -1e9, 0.01)
+    stray = (0, 0, rank, 0, "forward-compute", 1e9, 0.01)
+    store = read(table_of(tmp_path / "t", [*table, stray]))
+    derive(store)
+    told = {note.code: note.values["lost"] for note in diagnose(store).runs[0].notes
+            if "lost" in note.values}  # fmt: skip
+    assert told == {
+        "events-lost": {"missing row": 1, "no usable time": 1},
+        "file-lost-records": {"no usable time" if rank == 9 else "no usable rank": 1},
+    }
+
+
 @pytest.mark.parametrize("kind", [pa.float64(), pa.string(), pa.decimal128(9, 2)])
 @pytest.mark.parametrize(
     ("place", "field"), [(0, "dp_rank"), (1, "stage"), (2, "rank"), (3, "step")]

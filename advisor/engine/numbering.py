@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from advisor.findings import Finding, Verdict
 
 _OPEN, _CLOSE = "\ue000", "\ue001"  # private use: in no text of a rule or trace
-_TOKEN = re.compile(f"{_OPEN}([^{_CLOSE}]*){_CLOSE}")
+_TOKEN = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 
 
 def token(finding_id: str) -> str:

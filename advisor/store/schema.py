@@ -10,7 +10,7 @@ from advisor.store.batches import INGESTED
 from advisor.store.store import schema_sql
 
 _TABLE = re.compile(r"^CREATE TABLE (\w+) \($")
-_COLUMN = re.compile(r"^  (\w+) (.*?)-- (.*)$")
+_COLUMN = re.compile(r"^  (\w+) (.*?)-- (.*)")
 
 
 class Column(NamedTuple):

@@ -17,7 +17,8 @@ from advisor.store.stored import connect_stored
 _NUMBERS = {os.strerror(number): number for number in (*range(1, 41), 122)}
 """The database tells only the text of what the system said."""
 _NOT_WRITTEN = re.compile(
-    r'(?:write|sync|create|open|truncate)[^"]*file "(?P<place>[^"]+)"[^:]*: (?P<reason>.+)', re.I
+    r'(?:write|sync|create|open|truncate)[^"]{0,40}file "(?P<place>[^"]+)"[^:]*: (?P<reason>.+)',
+    re.I,
 )
 _SPILLED = re.compile(r"failed to offload data block|max_temp_directory_size", re.I)
 

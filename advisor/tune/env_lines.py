@@ -15,6 +15,7 @@ _QUOTED = r"(\"[^\"]*\"|'[^']*'|[^\s#\"'{}\[\],]++)"
 _YAML_NAME = re.compile(rf"[\s\-{{]*name:\s*[\"']?({NAME})[\"']?\s*(?:,\s*value:\s*{_QUOTED}.*)?")
 _YAML_VALUE = re.compile(rf"\s*value:\s*{_QUOTED}\s*(?:#.*)?")
 _YAML_MAPPING = re.compile(rf"[\s\-]*[\"']?({NAME})[\"']?:\s+{_QUOTED}\s*(?:#.*)?")
+_DEFAULT = re.compile(rf"\$\{{({NAME}):?=([^{{}}]*)\}}")
 _YAML_NULL = ("null", "Null", "NULL", "~")
 _FORMS = (
     re.compile(rf"\s*setenv\s+({NAME})\s+{_QUOTED}.*"),  # csh
@@ -66,7 +67,7 @@ def awaits_value(line: str) -> bool:
 
 def defaults(line: str) -> Iterator[tuple[str, str]]:
     """(name, value) of ``${NAME:=value}``: set where it was not."""
-    yield from re.findall(rf"\$\{{({NAME}):?=([^}}]*)\}}", line)
+    yield from _DEFAULT.findall(line)
 
 
 def names(line: str) -> list[str]:

@@ -30,9 +30,10 @@ def pumped(pattern: re.Pattern[Any]) -> Iterator[str]:
     rng = random.Random(0)
     seen: set[str] = set()
     for prefix, unit in _repeats(tree, "", rng):
-        for start in {prefix, ""}:
+        # What stands before a repeat may be repeated by it: each is a start that reads to the end.
+        for start, more in {(prefix, unit), ("", unit), ("", prefix + unit)}:
             for end in _ENDS:
-                one = start + (unit * (LENGTH // len(unit))) + end
+                one = start + (more * (LENGTH // len(more))) + end
                 if one not in seen:
                     seen.add(one)
                     yield one

@@ -1,14 +1,16 @@
 """No pattern of the package takes more than linear time on one long line.
 
-Every compiled pattern that a module holds, and every literal one that a function uses, is run
-against texts pumped from the pattern itself, with the method by which the module uses it. A
-polynomial one needs seconds for 30,000 characters, a linear one milliseconds: the limit is CPU
-time of this process, far from both.
+Every compiled pattern that a module holds, and every literal one or f-string that a function uses,
+is run against texts pumped from the pattern itself, with the method by which the module uses it. In
+an f-string a name of the module is its value, any other an escaped word. A polynomial pattern needs
+seconds for 30,000 characters, a linear one milliseconds: the limit is CPU time of this process, far
+from both.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import gc
 import importlib
 import pkgutil
@@ -25,13 +27,13 @@ from tests.trust.pumping import pumped
 
 _METHODS = frozenset({"match", "search", "fullmatch", "sub", "findall", "finditer", "split"})
 _LIMIT_S = 0.5
-_NEEDS_TORCH = ("advisor.profile.", "advisor.integrations", "advisor.record", "advisor.__main__")
-_NO_MODULE = "native._scan"  # the scanner in C
+_NEEDS_TORCH = ("advisor.profile.", "advisor.integrations", "advisor.record")
+_NO_MODULE = ("native._scan", "__main__")  # the scanner in C; what runs the command line
 
 MODULES = sorted(
     found.name
     for found in pkgutil.walk_packages(advisor.__path__, "advisor.")
-    if not found.name.startswith(_NEEDS_TORCH) and not found.name.endswith(_NO_MODULE)
+    if not found.name.endswith(_NO_MODULE)
 )
 
 
@@ -46,6 +48,8 @@ def _give_up(*_: object) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_patterns_are_linear(name: str) -> None:
+    if name.startswith(_NEEDS_TORCH):
+        pytest.importorskip("torch")
     module = importlib.import_module(name)
     slow = [
         f"{label}.{method}({text[:30]!r}…): {pattern.pattern!r}"
@@ -62,6 +66,29 @@ def _without_collections() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+
+
+class _Words(dict[str, Any]):
+    """The names of a module; what a function holds is some escaped word."""
+
+    def __missing__(self, name: str) -> str:
+        if hasattr(builtins, name):
+            raise KeyError(name)
+        return "word"
+
+
+def test_a_pattern_of_an_f_string_is_seen() -> None:
+    source = """
+NAME = "[A-Z]+"
+def defaults(line, key):
+    return re.findall(rf"x{{{NAME}=([^}}]*)}}", line), re.compile(f"{re.escape(key)}: {{1,3}}")
+"""
+    held = _in_functions(ast.parse(source), {"re": re, "NAME": "[A-Z]+"})
+    (_, slow, _), (_, linear, methods) = held
+    assert (slow.pattern, linear.pattern) == ("x{[A-Z]+=([^}]*)}", "word: {1,3}")
+    assert methods == {"finditer"}
+    assert _slow_text(slow, "findall") is not None
+    assert _slow_text(linear, "finditer") is None
 
 
 def test_a_polynomial_pattern_is_seen() -> None:
@@ -102,17 +129,14 @@ def _run(pattern: re.Pattern[Any], method: str, text: Any) -> None:
 def _patterns(module: Any) -> Iterator[tuple[str, re.Pattern[Any], set[str]]]:
     """Label, pattern and the methods by which the module uses it."""
     used: dict[str, set[str]] = {}
-    for call in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
+    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+    yield from _in_functions(tree, vars(module))
+    for call in ast.walk(tree):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
         method, holder = call.func.attr, call.func.value
-        if method in _METHODS and isinstance(holder, ast.Name):
-            if holder.id == "re":
-                literal = call.args[0]
-                if isinstance(literal, ast.Constant) and isinstance(literal.value, str | bytes):
-                    yield f"line {call.lineno}", re.compile(literal.value), {method}
-            else:
-                used.setdefault(holder.id, set()).add(method)
+        if method in _METHODS and isinstance(holder, ast.Name) and holder.id != "re":
+            used.setdefault(holder.id, set()).add(method)
         for given in call.args if method not in _METHODS else ():
             if isinstance(given, ast.Name):  # handed to a helper that looks for it
                 used.setdefault(given.id, set()).add("search" if method == "find" else "match")
@@ -120,6 +144,35 @@ def _patterns(module: Any) -> Iterator[tuple[str, re.Pattern[Any], set[str]]]:
     for label, value in vars(module).items():
         for pattern in _held(value, 0):
             yield label, pattern, used.get(label) or looped & _METHODS
+
+
+def _in_functions(tree: ast.AST, names: dict[str, Any]) -> list[Any]:
+    """The same of the patterns that functions give to :mod:`re`, in the order of their lines."""
+    calls = {
+        call
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.Lambda)
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id == "re"
+        and call.func.attr in _METHODS | {"compile"}
+        and isinstance(call.args[0], ast.Constant | ast.JoinedStr)
+    }
+    return [
+        (f"line {call.lineno}", re.compile(_example(call.args[0], names)), {_method(call)})
+        for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset))
+    ]
+
+
+def _example(given: ast.expr, names: dict[str, Any]) -> Any:
+    return eval(compile(ast.Expression(given), "<pattern>", "eval"), {}, _Words(names))
+
+
+def _method(call: ast.Call) -> str:
+    assert isinstance(call.func, ast.Attribute)
+    return "finditer" if call.func.attr == "compile" else call.func.attr
 
 
 def _held(value: Any, depth: int) -> Iterator[re.Pattern[Any]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import secrets
+import socket
+import threading
 
 from advisor.report.perfetto import PERFETTO
 
@@ -11,8 +14,8 @@ from advisor.report.perfetto import PERFETTO
 class TraceServer(http.server.HTTPServer):
     """One file under a path that cannot be guessed, for Perfetto's page only.
 
-    Other pages may reach the loopback address too: the browser shows them nothing (CORS), a name
-    that was rebound to 127.0.0.1 fails the check of Host, and nobody else knows the path.
+    Other pages may reach the loopback address too: what says to come from another page is refused,
+    a name that was rebound to 127.0.0.1 fails the check of Host, and nobody else knows the path.
     """
 
     def __init__(self, body: bytes, port: int) -> None:
@@ -32,8 +35,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     # Browsers open connections ahead on which they may never ask: the next one is served then.
     timeout = 1.0
 
+    def handle(self) -> None:
+        """One request, which must be here whole within a second, however slowly it drips in."""
+        late = threading.Timer(self.timeout, self._stop_reading)
+        late.start()
+        try:
+            super().handle()
+        finally:
+            late.cancel()
+
+    def _stop_reading(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            self.connection.shutdown(socket.SHUT_RD)
+
     def do_GET(self) -> None:
-        """The trace, or 404; 403 for a request under another host name."""
+        """The trace, or 404; 403 for a request under another host name or of another page."""
         if not self._is_for_the_trace():
             return
         self.send_response(200)
@@ -58,7 +74,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _is_for_the_trace(self) -> bool:
         port = self.server.server_port
-        if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
+        here = self.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
+        if not here or self.headers.get("Origin", PERFETTO) != PERFETTO:
             self.send_error(403)
         elif self.path != self.server.path:
             self.send_error(404)

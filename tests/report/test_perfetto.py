@@ -8,6 +8,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -205,6 +206,19 @@ def test_server_gives_the_trace_to_perfetto_and_nothing_else(
             assert answer.headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
 
 
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://ui.perfetto.dev"])
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
+def test_another_page_that_knows_the_path_gets_nothing(origin: str, method: str) -> None:
+    with TraceServer(b"{}", 0) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+        client.request(method, server.path, headers={"Origin": origin})
+        assert client.getresponse().status == 403
+        thread.join(10)
+        assert not server.fetched
+
+
 def test_open_writes_a_file_for_a_real_run(
     fixtures_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,3 +266,19 @@ def test_a_connection_on_which_nothing_is_asked_holds_nobody_up() -> None:
             assert client.getresponse().read() == b"{}"
             thread.join(10)
         assert server.fetched
+
+
+def test_a_request_that_drips_in_holds_nobody_up() -> None:
+    with TraceServer(b"{}", 0) as server:
+        served = threading.Thread(target=server.handle_request)
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as client:
+            served.start()
+            client.sendall(b"GET /")
+            for _ in range(60):
+                if not served.is_alive():
+                    break
+                with suppress(OSError):
+                    client.sendall(b"x")
+                served.join(0.1)
+            assert not served.is_alive()
+        assert not server.fetched

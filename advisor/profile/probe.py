@@ -22,6 +22,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from advisor.profile.orphans import end_with_parent
+
 FORMAT = "advisor-probe"
 SCHEMA_VERSION = 1
 FULL_MATRIX = 12
@@ -221,4 +223,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main()

@@ -145,8 +145,7 @@ def main(args: list[str] | None = None) -> None:
 
     Without ``args`` this is the whole process, which ends with it.
     """
-    open_closed_streams()
-    watch_for_interrupts()
+    _start()
     gc.set_threshold(_ALLOCATIONS, *gc.get_threshold()[1:])
     try:
         status = _root.main(args=args, prog_name="advisor", standalone_mode=False)
@@ -198,6 +197,19 @@ def main(args: list[str] | None = None) -> None:
             "  this is a defect of advisor; `advisor --debug ...` shows where, please report it",
             err=True,
         )
+        sys.exit(2)
+
+
+def _start() -> None:
+    """Streams and signals; ends the process where no file can be opened, not even a module."""
+    try:
+        open_closed_streams()
+        watch_for_interrupts()
+        os.close(os.dup(2))
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        sys.stderr.write(f"advisor: {refused(error)}\n")
         sys.exit(2)
 
 

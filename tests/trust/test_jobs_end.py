@@ -33,6 +33,14 @@ time.sleep(600)
 _MARK = "ADVISOR_FAULT_TEST"
 
 
+def left_of(token: str) -> list[int]:
+    """Processes of a run once what was killed has been collected."""
+    deadline = time.monotonic() + 5
+    while (left := processes_of(token)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
 def test_a_trial_that_ignores_sigterm_and_forks_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,10 +54,7 @@ def test_a_trial_that_ignores_sigterm_and_forks_leaves_nothing(
             {**os.environ, _MARK: token},
             timeout_s=1.0,
         )
-    deadline = time.monotonic() + 10  # what was killed is still to be collected
-    while processes_of(token) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert processes_of(token) == []
+    assert left_of(token) == []
     assert stat.S_IMODE((tmp_path / "logs").stat().st_mode) == 0o700
 
 
@@ -85,7 +90,7 @@ def test_a_second_signal_ends_the_job_at_once(tmp_path: Path, timeout_s: float) 
         with contextlib.suppress(EndedBySignalError):
             sender.join()
         signal.signal(signal.SIGTERM, before)
-        left = processes_of(token)
+        left = left_of(token)
         for pid in left:
             os.kill(pid, signal.SIGKILL)
     assert left == []

@@ -59,8 +59,11 @@ def test_a_trial_that_ignores_sigterm_and_forks_leaves_nothing(
 
 
 @pytest.mark.parametrize("timeout_s", [60.0, 1.0], ids=["running", "hung"])
-def test_a_second_signal_ends_the_job_at_once(tmp_path: Path, timeout_s: float) -> None:
+def test_a_second_signal_ends_the_job_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout_s: float
+) -> None:
     """GIVEN a job that ignores SIGTERM WHEN signals come while it is being ended THEN it is."""
+    monkeypatch.setattr(EndedBySignalError, "last", EndedBySignalError.last)
     token, up = os.urandom(8).hex(), tmp_path / "up"
     asked = order.Order(str(tmp_path), steps=1, ends=True)
 

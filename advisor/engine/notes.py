@@ -137,7 +137,10 @@ def _of_files(store: Store, run: str) -> list[Note]:
     told = Counter[str]()
     of_ranks = store.con.execute("SELECT drop_reasons FROM rank WHERE run = ?", [run]).fetchall()
     for (reasons,) in of_ranks:
-        told.update(_counts(reasons))
+        for reason, count in _counts(reasons).items():
+            # What several ranks of a file lost, one of them tells: '… (of ranks 3, 5 together)'.
+            own = reason.rpartition(" (of ")[0] if reason.endswith(" together)") else reason
+            told[own] += count
     rows = store.con.execute(
         "SELECT path, format, drop_reasons, note, codes FROM source WHERE run = ? "
         "ORDER BY source_id",

@@ -23,7 +23,7 @@ _OURS = (
     rf"(?: (?:{_FLAG}|…|[A-Z]{{2,}}\b|\d+\b|{_PATH}|[a-z][a-z0-9]*(?:-[a-z0-9]+)+))*+)"
 )
 _SETTING = r"\b[A-Z][A-Z0-9_]{2,}='[^'\s]*'|\b[A-Z][A-Z0-9_]{2,}=[^\s,;:)]+(?:,[A-Z][^\s,;:)]*)*"
-_LAUNCH = r"torchrun [^,;:]*\.py\b"
+_LAUNCH = r"torchrun [^,;:]{0,300}\.py\b"
 # Of words before a bracket, calls are those with a dot, with nothing or with name=value inside.
 _CALL = (
     r"(?<![\w.])[a-z_]\w*(?:\.\w+)+\([^()]*\)|\b[A-Za-z_]\w*\(\)"

@@ -87,8 +87,10 @@ def command(
             added = added_latency(run.store.con, name)
             if not changes:
                 own = replayed(run.store, name, findings)
-                others = [it for it in _OTHERS if it not in {row.name for row in own}
-                          and _can_be_replayed(steps, it, added)]  # fmt: skip
+                if form != "json":
+                    listed = {*others, *(row.name for row in own)}
+                    others += [it for it in _OTHERS if it not in listed
+                               and _can_be_replayed(steps, it, added)]  # fmt: skip
                 beside += not_replayed(own, findings, now_ns or 0)
                 rows += own
                 continue

@@ -41,23 +41,17 @@ def evidence_of(
 def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
     """Around the worst call, with a third of its length on each side; else the worst step."""
     culprit = row.get("culprit_rank")
-    if row.get("worst_call") is not None:
-        records = sandbox.records(
-            "SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns, any_value(step) AS step, "
-            "list(DISTINCT rank ORDER BY rank) AS ranks FROM collective WHERE call_id = $call",
-            {"call": row["worst_call"]},
-        )
-        margin = 3
-    elif row.get("worst_step") is not None:
-        records = sandbox.records(
-            "SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns, any_value(step) AS step, "
-            "list(DISTINCT rank ORDER BY rank) AS ranks FROM step WHERE step = $step",
-            {"step": row["worst_step"]},
-        )
-        margin = 50
+    if (worst := row.get("worst_call")) is not None:
+        spans, margin = "collective WHERE call_id = $worst", 3
+    elif (worst := row.get("worst_step")) is not None:
+        spans, margin = "step WHERE step = $worst", 50
     else:
         return None
-    (found,) = records
+    (found,) = sandbox.records(
+        "SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns, any_value(step) AS step, "
+        f"list(DISTINCT rank ORDER BY rank) AS ranks FROM {spans}",
+        {"worst": worst},
+    )
     if found["start_ns"] is None:
         return None
     pad = max(1000, (found["end_ns"] - found["start_ns"]) // margin)

@@ -12,7 +12,7 @@ from advisor.engine.sandbox import Sandbox
 from advisor.findings import Finding, Note, Verdict
 from advisor.messages import NOTES, say
 from advisor.store import Store
-from advisor.store.notes import OTHER_FORMAT, PARTLY_READ
+from advisor.store.notes import OTHER_FORMAT, PARTLY_READ, lost_by_whomever
 
 WHOLE_TRACE = "whole-trace"
 """Of ``RunSummary.step_source``: no steps are marked."""
@@ -138,9 +138,7 @@ def _of_files(store: Store, run: str) -> list[Note]:
     of_ranks = store.con.execute("SELECT drop_reasons FROM rank WHERE run = ?", [run]).fetchall()
     for (reasons,) in of_ranks:
         for reason, count in _counts(reasons).items():
-            # What several ranks of a file lost, one of them tells: '… (of ranks 3, 5 together)'.
-            own = reason.rpartition(" (of ")[0] if reason.endswith(" together)") else reason
-            told[own] += count
+            told[lost_by_whomever(reason)] += count
     rows = store.con.execute(
         "SELECT path, format, drop_reasons, note, codes FROM source WHERE run = ? "
         "ORDER BY source_id",

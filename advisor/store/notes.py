@@ -1,4 +1,5 @@
-"""Codes in ``source.codes``: what later stages act on of a note, whose words are for people."""
+"""Codes in ``source.codes``: what later stages act on of a note, whose words are for people; and
+what several ranks lost together."""
 
 from __future__ import annotations
 
@@ -10,3 +11,15 @@ PARTLY_READ = "partly-read"
 """A part of the file was lost or left out."""
 NOT_RECORDED = "not-recorded"
 """The recording lacks kernels or their names: no communication in it means nothing."""
+
+_TOGETHER = " together)"
+
+
+def lost_together(reason: str, whose: str) -> str:
+    """A reason in ``rank.drop_reasons`` for what nothing tells apart of ``whose``."""
+    return f"{reason} (of {whose}{_TOGETHER}"
+
+
+def lost_by_whomever(reason: str) -> str:
+    """The reason without whose loss it is, as a file's own counts have it."""
+    return reason.rpartition(" (of ")[0] if reason.endswith(_TOGETHER) else reason

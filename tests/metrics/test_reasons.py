@@ -156,6 +156,16 @@ def test_operators_inside_a_data_loader_load() -> None:
     assert found.evidence["idle_excess_ns"] == _STRETCHES * 80 * _MS
 
 
+def _rank_1_comes_late() -> Arrivals:
+    """One call in each stretch, to which rank 1 comes 80 ms after rank 0."""
+    begin = np.repeat(np.arange(_STRETCHES)[:, None] * 1000 * _MS, 2, axis=1)
+    excess = np.tile(np.array([0, 80]) * _MS, (_STRETCHES, 1))
+    call = Call(rank=0, op="all_reduce", start=0, end=1, event_id=0)
+    return Arrivals(None, (0, 1), ({0: call, 1: call},) * _STRETCHES,
+                    begin + np.array([100, 180]) * _MS, begin, excess, excess,
+                    np.arange(_STRETCHES))  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("late_ms", "reason"),
     [(80, "slow-transfer-before"), (0, "longer-compute")],
@@ -173,13 +183,7 @@ def test_a_device_that_computes_no_longer_over_its_steps_was_kept_waiting(
             rank=rank, on_device=True, kind=np.full(len(start), COMPUTE), start=start, end=end,
             stream=none, event_id=np.arange(len(start)), launch=none, thread=none,
         )  # fmt: skip
-    begin = np.repeat(np.arange(_STRETCHES)[:, None] * 1000 * _MS, 2, axis=1)
-    excess = np.tile(np.array([0, 80]) * _MS, (_STRETCHES, 1))
-    call = Call(rank=0, op="all_reduce", start=0, end=1, event_id=0)
-    arrivals = Arrivals(None, (0, 1), ({0: call, 1: call},) * _STRETCHES,
-                        begin + np.array([100, 180]) * _MS, begin, excess, excess,
-                        np.arange(_STRETCHES))  # fmt: skip
-    assert _reason_on_devices(arrivals, lines, {}) == reason
+    assert _reason_on_devices(_rank_1_comes_late(), lines, {}) == reason
 
 
 @pytest.mark.parametrize(
@@ -197,14 +201,8 @@ def test_a_device_that_idled_before_computes_what_its_peers_have_behind_them(
             end=start + np.tile(np.array(lengths), _STRETCHES) * _MS, stream=start * 0,
             event_id=np.arange(len(start)), launch=start - _MS, thread=start * 0,
         )  # fmt: skip
-    begin = np.repeat(np.arange(_STRETCHES)[:, None] * 1000 * _MS, 2, axis=1)
-    excess = np.tile(np.array([0, 80]) * _MS, (_STRETCHES, 1))
-    call = Call(rank=0, op="all_reduce", start=0, end=1, event_id=0)
-    arrivals = Arrivals(None, (0, 1), ({0: call, 1: call},) * _STRETCHES,
-                        begin + np.array([100, 180]) * _MS, begin, excess, excess,
-                        np.arange(_STRETCHES))  # fmt: skip
     paces = {0: 600.0 * _MS, 1: pace_ms * float(_MS)}
-    assert _reason_on_devices(arrivals, lines, paces) == reason
+    assert _reason_on_devices(_rank_1_comes_late(), lines, paces) == reason
 
 
 @pytest.mark.parametrize(

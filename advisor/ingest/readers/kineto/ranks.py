@@ -20,6 +20,7 @@ from advisor.ingest.readers.kineto.metadata import ProcessGroup, TraceInfo, as_o
 from advisor.ingest.readers.kineto.overlap import why_not_one
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
+from advisor.store.notes import lost_together
 from advisor.vocabulary.numbers import whole
 from advisor.vocabulary.words import some_ranks
 
@@ -159,7 +160,7 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
                 for rank in several[1:]:
                     ranks[rank].elsewhere.add(trace.number)
             for reason, count in trace.dropped.items():
-                ranks[several[0]].shared[f"{reason} (of {named} together)"] += count
+                ranks[several[0]].shared[lost_together(reason, named)] += count
         # Behind a damaged beginning the first events' keys look like fields of the file.
         if (left := trace.info.kept[1]) and DAMAGED_HEAD not in trace.notes:
             shown = ", ".join(name[:60] for name in left[:_MOST_NAMED])

@@ -13,6 +13,7 @@ from advisor.ingest.readers.nsys.nccl_ranges import NcclRanges
 from advisor.ingest.readers.nsys.open import Database
 from advisor.ingest.readers.nsys.processes import Process
 from advisor.ingest.source import ReadContext
+from advisor.store.notes import lost_together
 
 
 def load(
@@ -61,8 +62,9 @@ def _losses(
     told = Counter[str]()
     for own in lost.values():
         told.update(own)
-    among = f" (of ranks {', '.join(map(str, ranks))} together)" if len(ranks) > 1 else ""
+    whose = f"ranks {', '.join(map(str, ranks))}"
     for reason, count in database.dropped.items():
         if count > told[reason]:
-            lost[ranks[0]][reason + among] = count - told[reason]
+            named = lost_together(reason, whose) if len(ranks) > 1 else reason
+            lost[ranks[0]][named] = count - told[reason]
     return lost

@@ -134,31 +134,31 @@ def of_probed_links(findings: Sequence[Finding], verdict: Verdict) -> list[Note]
 
 
 def _of_files(store: Store, run: str) -> list[Note]:
-    told = Counter[str]()
-    of_ranks = store.con.execute("SELECT drop_reasons FROM rank WHERE run = ?", [run]).fetchall()
-    for (reasons,) in of_ranks:
+    of_ranks = Counter[str]()
+    ranks = store.con.execute("SELECT drop_reasons FROM rank WHERE run = ?", [run]).fetchall()
+    for (reasons,) in ranks:
         for reason, count in _counts(reasons).items():
-            told[lost_by_whomever(reason)] += count
+            of_ranks[lost_by_whomever(reason)] += count
     rows = store.con.execute(
         "SELECT path, format, drop_reasons, note, codes FROM source WHERE run = ? "
         "ORDER BY source_id",
         [run],
     ).fetchall()
-    return [found for row in rows if (found := _of_file(told, *row)) is not None]
+    return [found for row in rows if (found := _of_file(of_ranks, *row)) is not None]
 
 
 def _of_file(
-    told: Counter[str], path: str, form: str, reasons: str | None, words: str | None, codes: Any
+    of_ranks: Counter[str], path: str, form: str, reasons: str | None, words: str | None, codes: Any
 ) -> Note | None:
-    """``told`` is what rows of ranks say is lost; what it says of this file goes from it."""
+    """``of_ranks`` is what rows of ranks say is lost; what it says of this file goes from it."""
     lost, codes = Counter(_counts(reasons)), codes or []
     refused = form == "unknown" and words is not None and OTHER_FORMAT not in codes
     if refused or _UNREAD & set(lost):
         return note("file-not-read", path=path, reason=words)
     if form in _TOLD_BY_RANK:
-        untold = lost - told
-        told.subtract(lost - untold)
-        lost = untold
+        only_here = lost - of_ranks
+        of_ranks.subtract(lost - only_here)
+        lost = only_here
     if lost.total():
         return note("file-lost-records", path=path, lost=dict(lost), words=words or "")
     if not words:

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # Containers often set it: each of the hundreds of processes that tests start would compile all anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo check check-types check-text check-rules test test-all fuzz lab lab-quick docs clean
+.PHONY: help demo check check-types check-text check-rules test test-all test-long fuzz lab lab-quick docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -59,13 +59,16 @@ CHANGED = find $(READ) -newer $(COUNTED) -type f ! -path '*/__pycache__/*' ! -na
 test: ## format, lint, types, layers, rule examples, units, a real recording (in minutes)
 	@mkdir -p build && rm -f $(COUNTED) && touch build/test.begun
 	@$(MAKE) --no-print-directory check
-	$(PYTEST) $(COUNT) -m 'not slow and not chromium'
+	$(PYTEST) $(COUNT) -m 'not slow and not chromium and not long'
 	@$(if $(COVERAGE),mv build/test.begun $(COUNTED))
 
 test-all: ## test, and processes, Chromium, Ray, wheels, strategies, documentation, coverage
 	@test -e $(COUNTED) && test -z "$$($(CHANGED))" || $(MAKE) --no-print-directory COVERAGE=1 test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	$(PYTEST) -m 'slow or chromium'
+	$(PYTEST) -m '(slow or chromium) and not long'
+
+test-long: $(VENV)/.developed ## what shows more of the same: before a release, and beside make fuzz
+	ADVISOR_TEST_EXAMPLES=long $(PYTEST) -m 'long or hypothesis'
 
 SEED ?= $(shell date +%s)
 

@@ -15,8 +15,9 @@ from tests.support.read_once import reading_once
 
 # Machines are noisy and imports slow: examples are bounded in number, never in time. The same
 # examples every time: a check must not fail by chance; benchmarks/fuzz looks for new ones.
-settings.register_profile("advisor", deadline=None, derandomize=True)
-settings.load_profile("advisor")
+settings.register_profile("advisor", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("long", deadline=None, derandomize=True, max_examples=400)
+settings.load_profile(os.environ.get("ADVISOR_TEST_EXAMPLES", "advisor"))
 # Hypothesis also draws constants that it finds in the modules of this checkout that are imported
 # when an example is made, which depends on the tests before it. It has no setting for that.
 providers._get_local_constants = lambda: providers._local_constants

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -119,7 +119,13 @@ def validate(document: Any, model: type[M], *, source: str, node: Any = None) ->
 
 def load_model(path: Path, model: type[M]) -> M:
     """Read and validate one YAML file. Raises AdvisorError (file, line, what to write)."""
-    text = _text(path)
+    made: M = model_of(_text(path), path, model)
+    return made
+
+
+@lru_cache(maxsize=256)
+def model_of(text: str, path: Path, model: type[M]) -> M:
+    """The same of a file's text, validated once in a process; for models that nobody changes."""
     with contextlib.suppress(NotYamlError, ValidationError):
         return model.model_validate(parsed(text))
     document = _with_lines(path, text)

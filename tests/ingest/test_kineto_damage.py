@@ -19,7 +19,7 @@ from advisor.ingest.readers.kineto.json_value import is_deeper
 from advisor.ingest.readers.kineto.repair import Repairer
 from advisor.ingest.readers.kineto.resync import _MOST_FAILED_BYTES
 from tests.support import traces
-from tests.support.marks import slow
+from tests.support.marks import long, slow
 from tests.support.traces import (
     BASE_NS,
     LAYOUTS,
@@ -111,7 +111,7 @@ _BROKEN = {
 
 
 @pytest.mark.parametrize("kind", _BROKEN)
-@pytest.mark.parametrize("layout", [traces.kineto, *slow(traces.one_line, traces.line_each)])
+@pytest.mark.parametrize("layout", [traces.kineto, *slow(traces.one_line), *long(traces.line_each)])
 def test_one_broken_event_costs_at_most_itself(
     tmp_path: Path, layout: Callable[..., str], kind: str
 ) -> None:
@@ -385,7 +385,7 @@ _CONTAINERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["trace.json", *slow("trace.json.gz", "trace.json.zst")])
+@pytest.mark.parametrize("name", ["trace.json", *slow("trace.json.gz"), *long("trace.json.zst")])
 @pytest.mark.parametrize("kind", _CONTAINERS)
 def test_containers_whatever_the_name(tmp_path: Path, kind: str, name: str) -> None:
     data = kineto([event(number) for number in range(_MANY)]).encode()

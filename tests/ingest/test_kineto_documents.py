@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.marks import slow
+from tests.support.marks import long, slow
 from tests.support.traces import compact, dropped, event, kineto, names, notes, one_line, read
 
 pytestmark = pytest.mark.usefixtures("both_paths")
@@ -130,7 +130,7 @@ def test_the_end_of_a_span_completes_its_arguments(tmp_path: Path) -> None:
     ).fetchall() == [(0, "Int", 4, None, None), (4, None, None, "broadcast", None)]
 
 
-@pytest.mark.parametrize("count", [2, *slow(_MANY)])
+@pytest.mark.parametrize("count", [2, *long(_MANY)])
 @pytest.mark.parametrize("end", [b" ", b"X", b"\xff", b"", b"[", b"}", b'"'], ids=repr)
 @pytest.mark.parametrize("layout", [kineto, one_line, compact])
 def test_objects_of_a_field_behind_a_lost_end_are_no_events(

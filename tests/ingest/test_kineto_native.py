@@ -29,6 +29,7 @@ from advisor.ingest.scanner_library import library, missing
 from advisor.store.store import Store
 from benchmarks.fuzz import sanitized
 from benchmarks.fuzz.differential import Differential
+from tests.support.marks import thinned
 from tests.support.traces import event, kineto, notes, one_line, read
 
 NATIVE = Path(pipeline.__file__).parent
@@ -302,7 +303,9 @@ def _mostly_usual(drawn: tuple[dict[str, Any], dict[str, Any], int]) -> list[dic
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("lean", "merged"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("lean", "merged"), thinned([(False, True), (True, False), (False, False)], 3)
+)
 def test_any_event_is_read_alike_or_refused(*, lean: bool, merged: bool) -> None:
     both = Differential(lean=lean, merged=merged)
 

@@ -15,6 +15,7 @@ from advisor.metrics.clocks.posterior import weigh
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.rings.schedule import paths
 from advisor.store import Store
+from tests.support.marks import long
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +121,7 @@ def test_a_recorded_slow_link_shows_with_all_clocks_shifted(
     assert found < set(range(4))
 
 
-@pytest.mark.parametrize("seed", [3, 5, 6, 7])
+@pytest.mark.parametrize("seed", [3, *long(5, 6, 7)])
 @pytest.mark.parametrize("most_ms", [2.0, 5.0])
 def test_clocks_that_all_are_off_name_no_healthy_host_alone(
     fixtures_dir: Path, seed: int, most_ms: float

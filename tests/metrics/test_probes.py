@@ -16,6 +16,7 @@ from advisor import api
 from advisor.findings import Finding, RunSummary
 from advisor.metrics.links.cost import Culprit, of_host
 from advisor.metrics.links.probes import Probed
+from tests.support.marks import long
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "lab-fsdp2-slow-link"
 HOSTS = [f"advlab15101-h{number}" for number in range(4)]
@@ -196,7 +197,7 @@ def test_a_probe_that_finds_links_alike_takes_the_alarm_back(tmp_path: Path) -> 
     [["vm"] * 4, [f"other-{number}" for number in range(4)], [*HOSTS[:3], "other"]],
     ids=["one-machine", "others", "one-other"],
 )
-@pytest.mark.parametrize("slow", [None, 1, 2])
+@pytest.mark.parametrize("slow", [None, *long(1, 2)])
 def test_a_probe_of_other_hosts_changes_no_finding_and_is_said_to_be_unused(
     tmp_path: Path, alone: Placed, hosts: list[str], slow: int | None
 ) -> None:

@@ -20,6 +20,7 @@ from advisor.config.paths import shipped
 from advisor.engine import load_rule
 from advisor.findings import FindingsReport, Severity
 from tests.rules.test_real import report_of
+from tests.support.marks import long, thinned
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +49,7 @@ def known(name: str) -> Blame:
     return blame(report_of(*files(name)))
 
 
-@pytest.mark.parametrize("name", ["lab-ddp-slow-rank", "lab-fsdp2-slow-link"])
+@pytest.mark.parametrize("name", ["lab-ddp-slow-rank", *long("lab-fsdp2-slow-link")])
 def test_names_of_files_and_order_of_events_mean_nothing(tmp_path: Path, name: str) -> None:
     chance = random.Random(name)
     renamed = []
@@ -64,15 +65,18 @@ def test_names_of_files_and_order_of_events_mean_nothing(tmp_path: Path, name: s
 
 @pytest.mark.parametrize(
     ("name", "rank", "shift_ms"),
-    [
-        ("lab-ddp-slow-rank", 2, 5_000),
-        ("lab-fsdp2-slow-link", 0, 3),
-        ("lab-ep-expert-skew", 1, -900),
-        ("lab-zero1-loader-stall", 1, 250),
-        ("lab-pp-few-micro-batches", 1, 250),
-        ("lab-ddp-compute-bound", 0, 5_000),
-        ("lab-ddp-hidden-communication", 1, -20),
-    ],
+    thinned(
+        [
+            ("lab-ddp-slow-rank", 2, 5_000),
+            ("lab-fsdp2-slow-link", 0, 3),
+            ("lab-ep-expert-skew", 1, -900),
+            ("lab-zero1-loader-stall", 1, 250),
+            ("lab-pp-few-micro-batches", 1, 250),
+            ("lab-ddp-compute-bound", 0, 5_000),
+            ("lab-ddp-hidden-communication", 1, -20),
+        ],
+        2,
+    ),
 )
 def test_a_clock_that_is_off_accuses_nobody_else(name: str, rank: int, shift_ms: int) -> None:
     change = f"UPDATE event SET start_ns = start_ns + {shift_ms * 1_000_000} WHERE rank = {rank}"
@@ -80,7 +84,7 @@ def test_a_clock_that_is_off_accuses_nobody_else(name: str, rank: int, shift_ms:
 
 
 @pytest.mark.parametrize("name", ["lab-ddp-slow-rank", "lab-zero1-pauses", "lab-ddp-blocking"])
-@pytest.mark.parametrize("draw", [1, 2])
+@pytest.mark.parametrize("draw", [1, *long(2)])
 def test_a_lost_event_changes_no_finding(name: str, draw: int) -> None:
     change = (
         "DELETE FROM event WHERE (rank, event_id) IN (SELECT (rank, event_id) FROM event "
@@ -96,17 +100,20 @@ def test_a_lost_event_changes_no_finding(name: str, draw: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "rank", "stays"),
-    [
-        ("lab-ddp-slow-rank", 2, False),
-        ("lab-ddp-slow-rank", 0, True),
-        ("lab-ep-expert-skew", 3, True),
-        ("lab-zero1-pauses", 1, True),
-        ("lab-fsdp2-slow-link", 3, True),
-        ("lab-fsdp2-imbalanced-work", 0, False),
-        ("lab-fsdp2-imbalanced-work", 1, False),
-        ("lab-ddp-blocking", 1, False),
-        ("lab-ddp-compute-bound", 1, False),
-    ],
+    thinned(
+        [
+            ("lab-ddp-slow-rank", 2, False),
+            ("lab-ddp-slow-rank", 0, True),
+            ("lab-ep-expert-skew", 3, True),
+            ("lab-zero1-pauses", 1, True),
+            ("lab-fsdp2-slow-link", 3, True),
+            ("lab-fsdp2-imbalanced-work", 0, False),
+            ("lab-fsdp2-imbalanced-work", 1, False),
+            ("lab-ddp-blocking", 1, False),
+            ("lab-ddp-compute-bound", 1, False),
+        ],
+        2,
+    ),
 )
 def test_a_missing_rank_takes_only_its_own_evidence(name: str, rank: int, stays: bool) -> None:
     found = blame(report_of(*(path for number, path in enumerate(files(name)) if number != rank)))

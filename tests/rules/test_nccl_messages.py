@@ -17,6 +17,7 @@ import advisor
 from advisor.findings import Finding
 from advisor.model.nccl.messages import messages, named
 from tests.rules.outputs import LOGS, first_causes, first_named, what_differs
+from tests.support.marks import thinned
 
 _NCCL = "https://github.com/NVIDIA/nccl/issues/"
 _TESTS = "https://github.com/NVIDIA/nccl-tests/issues/"
@@ -308,7 +309,7 @@ WHOLE_ROAD = 24
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", thinned(range(PARTS), PARTS))
 def test_whole_outputs_of_reported_jobs_name_their_cause_first(part: int, tmp_path: Path) -> None:
     """All of them, read and asked for as they are; in parts, which workers share."""
     assert len(LOGS) >= 40
@@ -401,7 +402,7 @@ def first_error(folder: Path, text: str) -> Finding:
     log = folder / "job.log"
     log.write_text(text)
     with advisor.load(str(log)) as run:
-        return next(item for item in run.report.findings if item.rule == "nccl-error")
+        return run.diagnose(select=["nccl-error"]).findings[0]
 
 
 @pytest.mark.parametrize(("line", "ranks", "hosts"), WHENCE, ids=[case[0][:30] for case in WHENCE])

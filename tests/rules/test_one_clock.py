@@ -12,6 +12,7 @@ from advisor.findings import Severity
 from advisor.ingest import ingest
 from advisor.metrics import derive
 from advisor.store import Store
+from tests.support.marks import thinned
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +26,9 @@ LATE = (
 )
 
 
-@pytest.fixture(scope="module", params=[*LATE, "lab-fsdp2-slow-link", "lab-ddp-blocking"])
+@pytest.fixture(
+    scope="module", params=thinned([*LATE, "lab-ddp-blocking", "lab-fsdp2-slow-link"], 4)
+)
 def recording(request: pytest.FixtureRequest, fixtures_dir: Path) -> Iterator[tuple[str, Store]]:
     """A recording's name and a store that holds it."""
     with Store.create() as store:

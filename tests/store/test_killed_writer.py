@@ -17,6 +17,7 @@ from advisor.ingest import ingest
 from advisor.store.batches import Index, is_dead, new_token
 from advisor.store.store import Store
 from tests.store.test_store import _trace
+from tests.support.marks import long
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +72,7 @@ def _killed(mode: str, step: int, given: str, before: Path, out: Path) -> list[i
     return list(range(1, int(done.stdout) + 1, step))
 
 
-@pytest.mark.parametrize("present", [False, True])
+@pytest.mark.parametrize("present", [True, *long(False)])
 def test_ranks_appear_at_once_or_not_at_all(tmp_path: Path, present: bool) -> None:
     """GIVEN a store of ranks 0 and 1, or none, WHEN ranks 1 and 2 are written and the writer is
     killed at any step THEN a reader finds what was there before, or all that was written."""

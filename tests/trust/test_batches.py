@@ -20,13 +20,15 @@ _Failed = Callable[[tuple[int, str]], None]
 
 
 def _work(numbers: Iterable[int], failed: _Failed) -> None:
-    """Input 3 fails, 5 takes 60 MB and some time, 11 kills its process, 13 never ends."""
+    """Input 3 fails, 5 holds 60 MB for a while, 11 kills its process, 13 never ends."""
     for number in numbers:
         Path(tempfile.mkdtemp(), "left").write_text("x")
         if number == 3:
             failed((number, "as it must"))
         if number == 5:
-            assert sum(bytearray(60 << 20)) == 0
+            held = bytearray(60 << 20)
+            held[::4096] = b"1" * len(held[::4096])
+            time.sleep(0.4)
         if number == 11:
             os.kill(os.getpid(), signal.SIGKILL)
         if number == 13:
@@ -38,7 +40,7 @@ def test_a_batch_takes_its_files_with_it_and_tells_what_it_cost(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cost = Cost()
-    found = list(in_batches(_work, range(16), 6, 2.0, cost))
+    found = list(in_batches(_work, range(16), 6, 4.0, cost))
     assert [(number, text[:4]) for number, text in found] == [
         (3, "as i"),
         (11, "the "),

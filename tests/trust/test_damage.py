@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.fuzz import damage
 from benchmarks.fuzz.damages import each
+from tests.support.marks import thinned
 
 QUICK = ["flight/flight-gloo-desync"]
 SLOW = [
@@ -38,7 +39,7 @@ def test_damage_accuses_nobody_else(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("name", thinned(SLOW, 4))
 def test_damage_accuses_nobody_else_at_length(name: str) -> None:
     _check(name, 4)
 

@@ -23,6 +23,7 @@ import pytest
 
 from advisor.api import load
 from advisor.tune.budget import FIRST_BASELINES
+from tests.support.marks import long, thinned
 from tests.trust.faults import (
     ROOT,
     Ended,
@@ -110,7 +111,7 @@ def cut(finished: Path, folder: Path, kept: int) -> list[dict[str, object]]:
     return trials(folder)
 
 
-@pytest.mark.parametrize("resumes", [False, True], ids=["sweep", "resume"])
+@pytest.mark.parametrize("resumes", [*long(False), True], ids=["sweep", "resume"])
 def test_killed_at_any_moment(resumes: bool, finished: Path, tmp_path: Path) -> None:
     before = cut(finished, tmp_path, 5) if resumes else []
     words = ["--resume"] if resumes else []
@@ -122,7 +123,7 @@ def test_killed_at_any_moment(resumes: bool, finished: Path, tmp_path: Path) -> 
     goes_on(tmp_path, left)
 
 
-@pytest.mark.parametrize("kept", [1, FIRST_BASELINES, 6])
+@pytest.mark.parametrize("kept", [*long(1), FIRST_BASELINES, *long(6)])
 def test_ended_after_any_trial(kept: int, finished: Path, tmp_path: Path) -> None:
     """GIVEN a sweep that ended between two trials, up to the middle of a first confirmation round
     THEN what goes on runs what was left, and a baseline more where its own sitting needs one."""
@@ -131,11 +132,14 @@ def test_ended_after_any_trial(kept: int, finished: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("number", "after", "words"),
-    [
-        (errno.ENOSPC, 900, "no space left"),
-        (errno.EIO, 30_000, "input/output error"),
-        (errno.EDQUOT, 1_000_000, "quota"),
-    ],
+    thinned(
+        [
+            (errno.ENOSPC, 30_000, "no space left"),
+            (errno.EIO, 900, "input/output error"),
+            (errno.EDQUOT, 1_000_000, "quota"),
+        ],
+        3,
+    ),
     ids=["full disk", "EIO", "quota"],
 )
 def test_writes_that_fail(
@@ -193,7 +197,7 @@ def test_too_little_of_something(
     assert half_written(tmp_path / "sweep") == [] or ended.status < 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [*long(signal.SIGTERM), signal.SIGINT])
 def test_asked_to_end(number: signal.Signals, finished: Path, tmp_path: Path) -> None:
     before = cut(finished, tmp_path, 0)
 
@@ -229,7 +233,7 @@ def test_two_at_once(finished: Path, tmp_path: Path) -> None:
     is_whole(tmp_path)
 
 
-@pytest.mark.parametrize("how", ["replaced", "removed"])
+@pytest.mark.parametrize("how", ["replaced", *long("removed")])
 def test_the_journal_changes_meanwhile(how: str, finished: Path, tmp_path: Path) -> None:
     cut(finished, tmp_path, 0)
 
@@ -247,7 +251,7 @@ def test_the_journal_changes_meanwhile(how: str, finished: Path, tmp_path: Path)
     assert half_written(tmp_path) == []
 
 
-@pytest.mark.parametrize("redirected", [">&-", ">&- 2>&-"])
+@pytest.mark.parametrize("redirected", [">&- 2>&-", *long(">&-")])
 def test_closed_streams(redirected: str, finished: Path, tmp_path: Path) -> None:
     """Standard output is closed; where it breaks, as with `head`, is in test_faults."""
     cut(finished, tmp_path, _TRIALS)

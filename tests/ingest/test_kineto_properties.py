@@ -93,7 +93,6 @@ def _all_events(data: bytes, size: int) -> list[dict[str, Any]]:
 
 
 @given(_EVENTS, st.sampled_from(sorted(LAYOUTS)), st.integers(8, 4000))
-@settings(max_examples=40, deadline=None)
 def test_cutting_anywhere_loses_nothing(
     events: list[dict[str, Any]], layout: str, size: int
 ) -> None:
@@ -103,7 +102,6 @@ def test_cutting_anywhere_loses_nothing(
 
 
 @given(_EVENTS, st.sampled_from(sorted(LAYOUTS)), st.data())
-@settings(max_examples=40, deadline=None)
 def test_no_event_before_the_damage_is_lost(
     events: list[dict[str, Any]], layout: str, data: st.DataObject
 ) -> None:
@@ -156,7 +154,6 @@ _SAME_KEYS = {
     b"",
     1,
 )
-@settings(max_examples=100, deadline=None)
 def test_nothing_inside_an_event_becomes_one(
     events: list[dict[str, Any]], layout: str, place: int, put: bytes, removed: int
 ) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from tests.report.browser import Browser, find_chromium
 from tests.report.pages import NAMES, write_pages
+from tests.support.marks import long
 
 pytestmark = pytest.mark.chromium
 
@@ -229,13 +230,10 @@ def test_policy_stops_a_script_that_slipped_in(
     ("name", "width", "dark"),
     [
         ("broken", 360, False),
-        ("broken", 360, True),
-        ("broken", 1400, False),
+        *long(("broken", 360, True), ("broken", 1400, False), ("healthy", 1400, False)),
         ("broken", 1400, True),
-        ("healthy", 1400, False),
         ("many", 360, True),
-        ("two", 1400, False),
-        ("logs", 360, False),
+        *long(("two", 1400, False), ("logs", 360, False)),
     ],
 )
 def test_page_passes_axe(

@@ -10,21 +10,22 @@ import pytest
 
 def slow(*values: Any) -> list[Any]:
     """Values for ``parametrize`` that are slow: `make test` leaves them to `make test-all`."""
-    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+    return [pytest.param(*_row(value), marks=pytest.mark.slow) for value in values]
 
 
 def long(*values: Any) -> list[Any]:
     """Values that show more of what others show: only `make test-long` takes them."""
-    return [pytest.param(value, marks=pytest.mark.long) for value in values]
+    return [pytest.param(*_row(value), marks=pytest.mark.long) for value in values]
 
 
 def thinned(values: Iterable[Any], every: int) -> list[Any]:
     """The values, of which each ``every``-th is taken always and the others are :func:`long`."""
     return [
-        value
-        if number % every == 0
-        else pytest.param(
-            *(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.long
-        )
+        pytest.param(*_row(value), marks=[pytest.mark.long][: number % every])
         for number, value in enumerate(values)
     ]
+
+
+def _row(value: Any) -> tuple[Any, ...]:
+    """The values of several parameters are a tuple."""
+    return value if isinstance(value, tuple) else (value,)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.ingest.detect import detect
@@ -241,7 +241,6 @@ values = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
 @given(
     st.sampled_from([*REDUCE_SCATTER, "header", "metadata", "coll_perf", "dump_stats"]),
     values,

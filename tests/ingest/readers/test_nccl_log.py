@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import advisor
@@ -405,7 +405,6 @@ def test_two_shard_groups_without_a_world_have_no_global_ranks(tmp_path: Path) -
         }
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(sorted(LOGS.glob("*.log"))),
     st.lists(st.tuples(st.integers(0, 40_000), st.binary(max_size=6)), max_size=8),

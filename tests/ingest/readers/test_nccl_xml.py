@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.ingest.detect import detect
@@ -132,7 +132,6 @@ def test_depth_is_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from([TOPOLOGY, GRAPHS]),
     st.lists(st.tuples(st.integers(0, 1200), st.binary(max_size=4)), max_size=6),

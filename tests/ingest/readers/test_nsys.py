@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.cli import main
@@ -377,7 +377,6 @@ def test_not_a_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(16, 60_000), st.binary(min_size=1, max_size=4)), max_size=8))
 def test_damaged_databases_never_crash(
     tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, bytes]]

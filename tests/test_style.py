@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_WORDS = 25
 MOST_TITLE = 140
 LONGEST_LINE = 110  # of a rule
+MOST_CODE = 3  # lines of an edit
 HEDGES = re.compile(r"\b(hardly|perhaps|untold|as far as|by chance|not sure)\b", re.IGNORECASE)
 # In verdicts, notes and rules also words that the glossary replaces.
 BANNED = re.compile(rf"{HEDGES.pattern}|\b(cannot be told|told)\b", re.IGNORECASE)
@@ -132,6 +133,25 @@ def test_the_lint_finds_what_it_is_for() -> None:
     assert long_sentences(f"{words[:60]} ({words}) on.") == [words]
     assert not long_sentences(f"{words[:60]}; {words[:60]}.")
     assert not "".join(paragraphs("```\ntold\n```")).strip()
+
+
+# A program and what it is given: no call, setting or statement.
+SHELL = re.compile(r"(?!for |with |from |import |if )[a-z][\w.-]* [\w-]")
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        *((f"{rule.id}.{field}", text) for rule in load_catalogue()[0]
+          for field in ("fix", "verify") for text in templates(getattr(rule, field))),
+        *messages.STEPS.items(),
+    ],
+)  # fmt: skip
+def test_a_step_is_one_command_or_one_edit_of_few_lines(where: str, text: str) -> None:
+    code = [line.partition("  # ")[0] for line in TAG.sub("", text).splitlines()[1:]]
+    assert len(code) <= MOST_CODE, where
+    assert len(code) == 1 or not any(SHELL.match(line) for line in code), where
+    assert not any(re.search(r"; |&&", re.sub(r"'[^']*'|\"[^\"]*\"", "", line)) for line in code)
 
 
 def test_whatever_is_to_be_filled_in_is_explained_beside_it() -> None:

@@ -81,9 +81,7 @@ def diagnose(
             summary = summarise(store, sandbox, facts)
             summary.notes = of_inputs(store, sandbox, facts)
             summary.caveats = beside_the_verdict(sandbox, facts, summary.step_source)
-            verdict, left_open = verdict_of(
-                merged, sandbox, facts, summary.step_source, summary.notes
-            )
+            verdict, left_open = verdict_of(merged, sandbox, facts, summary.notes)
             every = [finding for finding, _ in claimed]
             summary.caveats += [*left_open, *of_probed_links(every, verdict)]
             verdicts.append(verdict)

@@ -33,12 +33,20 @@ class Facts(NamedTuple):
     noise_ns: int | None
     purpose: str | None = None
     is_amd: bool = False
+    whole_trace: bool = False
+    """No steps are marked: the whole trace is taken as one."""
     compute_alone_ns: int = 0
     """How long compute runs and communication does not in a typical step of the rank where that is
     least: what makes communication faster takes none of it away."""
     running_share: float = 1.0
     """Of a CPU's step: what is left without the longest wait for a core. With its cores free a job
     loses as little as that of whatever it loses here."""
+
+    def words(self) -> dict[str, str]:
+        """What texts say of a step: 'in all' is meant where the whole trace is taken as one."""
+        if self.whole_trace:
+            return {"unit": "trace", "per_step": "in all"}
+        return {"unit": "step", "per_step": "per step"}
 
     @property
     def all_ranks(self) -> bool:

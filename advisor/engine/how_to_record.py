@@ -12,14 +12,18 @@ def more_steps(sandbox: Sandbox, steps: int = 5) -> list[str]:
         return [say(STEPS, "nvtx-steps", {"steps": steps})]
     if _by_profile(sandbox):
         return [say(STEPS, "profile-again", {"steps": steps})]
-    return [say(STEPS, "record", {"steps": steps, "missing": False})]
+    return _record(steps=steps, missing=False)
 
 
 def all_ranks(sandbox: Sandbox, *, missing: bool = False) -> list[str]:
     """How to record every rank over the same steps; of ``missing`` ones there may be files."""
     if _by_nsys(sandbox):
         return [say(STEPS, "nsys", {}), say(STEPS, "nsys-export", {})]
-    return [say(STEPS, "record", {"steps": 0, "missing": missing})]
+    return _record(steps=0, missing=missing)
+
+
+def _record(**values: int) -> list[str]:
+    return [say(STEPS, "record", values), say(STEPS, "diagnose", {})]
 
 
 def groups(sandbox: Sandbox) -> list[str]:

@@ -48,13 +48,21 @@ class StepBar:
     """The step as one bar of shares, and in it what a finding would give back.
 
     The gain (low, middle, high, shares too) lies in the parts of ``kinds``, the first of them most;
-    ``mark`` says what it is.
+    ``mark`` says what it is, ``rest`` (on pointing at it) what lies elsewhere. No middle where only the interval is known: then its low end counts.
     """
 
     shares: Mapping[str, float]
     kinds: Sequence[str] = ()
-    gain: tuple[float, float, float] | None = None
+    gain: tuple[float, float | None, float] | None = None
     mark: str = ""
+    rest: str = ""
+
+    def outlined(self) -> float:
+        """The share of the step that would go: the middle of the gain, else its low end; or 0."""
+        if self.gain is None:
+            return 0.0
+        low, middle, _ = self.gain
+        return low if middle is None else middle
 
     def could_go(self) -> tuple[float, float] | None:
         """From where to where the gain lies: in the first of the kinds, then in those beside it.
@@ -72,7 +80,7 @@ class StepBar:
         most = next((span for kind, span in ends.items() if _is_of(kind, first)), None)
         if most is None or self.gain is None:
             return None
-        gain = min(self.gain[1], position)
+        gain = min(self.outlined(), position)
         start, end = most
         for left, right in own:
             end = right if left == end else end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.findings import Finding, FindingsReport, RunSummary, VerdictKind
 from advisor.messages import SUMMARY, say
@@ -15,7 +15,7 @@ from advisor.report.figures import KINDS, Figure, StepBar, legend_for
 from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
 
-_LEAST = 0.001  # of the step: less is not seen in the bar
+_LEAST = 0.005  # of the step: less is not seen in the bar
 _MOST_STEPS = 3
 _SEEN = 0.05  # of what is named: a difference that a reader sees
 _PART = 0.1  # of what a finding claims: less is not marked
@@ -105,13 +105,13 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         middle = about.savings_ns
         ends = (about.savings_low_ns, about.savings_high_ns)
         low, high = (middle if end is None else end for end in ends)
-        # Of what is not known the most is outlined: its words are the interval alone.
-        shown = high if about.is_of_unknown_cost() else middle
-        gain = (low / step_ns, shown / step_ns, high / step_ns)
+        known = None if about.is_of_unknown_cost() else middle / step_ns
+        gain = (low / step_ns, known, high / step_ns)
         number = 1 + report.findings.index(about)
         mark = f"finding {number}: {summary.per_step(about)} could go"
     shares = {kind: ns / average.window_ns for kind, ns in average.ns.items()}
     bar = StepBar(shares, kinds, gain, mark)
+    rest = rest_of(bar, step_ns)
     others = len(rows) if blamed and not blamed & {row.of for row in rows} else 0
     values = {
         "step_ns": step_ns,
@@ -132,9 +132,8 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
     return Figure(
         id="average-step",
         title=title,
-        description="One stacked bar: shares of the mean step.",
-        drawing=bar,
-        note=rest_of(bar, step_ns),
+        description=f"One stacked bar: shares of the mean step. {rest}".strip(),
+        drawing=replace(bar, rest=rest),
         legend=legend,
     )
 
@@ -144,7 +143,7 @@ def rest_of(bar: StepBar, step_ns: float) -> str:
     span = bar.could_go()
     if span is None or bar.gain is None:
         return ""
-    outlined, middle = span[1] - span[0], bar.gain[1]
+    outlined, middle = span[1] - span[0], bar.outlined()
     if middle <= (1 + _SEEN) * outlined:
         return ""
     drawn = {kind.partition("-")[0] for kind, share in bar.shares.items() if share > 0}

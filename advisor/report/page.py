@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from advisor.findings import FindingsReport
 from advisor.messages import STATES, SUMMARY, say
@@ -169,10 +169,19 @@ def _environment() -> Environment:
     environment.filters["placed"] = _placed
     environment.filters["px"] = _pixels
     environment.filters["bound"] = numbers.bound
+    environment.filters["aside"] = _aside
     environment.filters["inline_code"] = inline_code
     environment.filters["step_code"] = step_code
     environment.tests["command"] = is_command
     return environment
+
+
+def _aside(title: str) -> Markup:
+    """A title whose last words, where they stand in brackets, may go where there is no room."""
+    said, opening, rest = numbers.bound(printable(title)).rpartition(" (")
+    if not opening or not rest.endswith(")"):
+        return escape(numbers.bound(printable(title)))
+    return escape(said) + Markup('<span class="aside"> ({}</span>').format(rest)
 
 
 def _finalize(value: object) -> object:

@@ -185,7 +185,7 @@ def test_a_finding_that_explains_the_same_time_stays_first(
                 savings_high_ns=gain,
                 probability=0.97,
             )
-            verdict, _ = verdict_of([late], sandbox, facts, "ProfilerStep", [])
+            verdict, _ = verdict_of([late], sandbox, facts, [])
             assert verdict.cause == cause
 
 

@@ -27,7 +27,7 @@ BUSY = Shares(exposed=0.05, compute=0.93, idle=0.02, hidden=0.5, wait_known=True
 
 def situation(**changes: Any) -> Situation:
     healthy = Situation(
-        facts=FACTS, findings=[], whole_trace=False, shares=BUSY, steps_seen=8, events=9000,
+        facts=FACTS, findings=[], shares=BUSY, steps_seen=8, events=9000,
         traced_ranks=4, missing_ranks=[], cut_ranks=[], alone_ranks=[], empty_ranks=[],
         communicates=True, groups_known=True, partly_read=0.0, lacks_kernels=False, losses=[],
         clocks=None, coverage=None, benchmark=None, formats=frozenset({"kineto"}),

@@ -50,7 +50,7 @@ PLAIN = finding(
 CASES: dict[str, list[dict[str, Any]]] = {
     "sure": [
         {"findings": [finding(**RANK)]},
-        {"findings": [finding(**RANK)], "whole_trace": True},
+        {"findings": [finding(**RANK)], "facts": FACTS._replace(whole_trace=True)},
         {"findings": [finding("desync", None, severity="critical",
                               title="Ranks disagree about call 2 among all 4 ranks")]},
     ],
@@ -64,11 +64,12 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"findings": [OPTION.model_copy(update={"severity": Severity.INFO})]},
         {"findings": [finding("jitter", ms=4, title="Ranks wait for each other")]},
         {"findings": [PLAIN]},
+        {"shares": shares(exposed=0.16, activations=0.13)},
     ],
     "lossy": [
         {"findings": [finding("jitter", ms=37)]},
         {"shares": shares(exposed=0.27), "findings": [OPTION]},
-        {"shares": shares(exposed=0.27, activations=0.2)},
+        {"shares": shares(exposed=0.4, activations=0.3)},
         {"shares": shares(exposed=0.27), "findings": [LOSS]},
         {"shares": shares(idle=0.39)},
     ],

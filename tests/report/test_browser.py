@@ -158,7 +158,7 @@ def test_the_first_screen_holds_verdict_step_and_first_finding(
 ) -> None:
     browser.open(pages[name], width=width, height=height)
     bottoms = browser.evaluate(
-        "['.verdict', '#average-step', '#waited-for', '.findings .finding']"
+        "['.verdict', '#average-step', '.findings .finding']"
         ".filter(s => document.querySelector(s)).map(s => "
         "document.querySelector(s).getBoundingClientRect().bottom)"
     )
@@ -175,17 +175,18 @@ def test_links_to_sections_are_whole_on_a_telephone(
     assert max(browser.evaluate(ends)) <= 390
 
 
-@pytest.mark.parametrize(("name", "rows"), [("link", 4), ("three", 2)])  # with its heat map
-def test_findings_fit_on_the_first_screen_of_a_telephone(
-    browser: Browser, pages: dict[str, Path], name: str, rows: int
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+@pytest.mark.parametrize(("name", "rows"), [("link", 4), ("three", 5), ("logs", 5)])
+def test_five_findings_fit_on_the_first_screen(
+    browser: Browser, pages: dict[str, Path], name: str, rows: int, width: int, height: int
 ) -> None:
-    browser.open(pages[name], width=390, height=844)
+    browser.open(pages[name], width=width, height=height)
     bottoms = browser.evaluate(
         "[...document.querySelectorAll('.findings .row:not(.head)')]"
         ".map(row => row.getBoundingClientRect().bottom)"
     )
     assert len(bottoms) >= rows
-    assert bottoms[rows - 1] <= 844
+    assert bottoms[rows - 1] <= height
 
 
 def test_three_recordings_make_no_longer_page_than_one(pages: dict[str, Path]) -> None:

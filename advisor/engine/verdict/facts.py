@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from advisor.engine.facts import Facts, ranks_not_read
-from advisor.engine.notes import WHOLE_TRACE, recorded_instead
+from advisor.engine.notes import recorded_instead
 from advisor.engine.partly_read import partly_read_share
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.benchmark import Benchmark, read_benchmark
@@ -51,7 +51,9 @@ _SHARES = (
     "(SELECT coalesce(avg(least(bubble_share, ideal_bubble_share)), 0) FROM pipeline_stage) "
     "AS schedule, "
     "coalesce((SELECT sum(exposed_transfer_ns)::DOUBLE FROM call WHERE process_group IN "
-    "(SELECT process_group FROM activation_group)), 0) / sum(window_ns) AS activations "
+    "(SELECT process_group FROM activation_group) AND coalesce(process_group NOT IN "
+    "(SELECT process_group FROM group_host WHERE hosts > 1), true)), 0) "
+    "/ sum(window_ns) AS activations "
     "FROM rank_step"
 )
 
@@ -62,6 +64,9 @@ _SAVES = (
     "WHERE gain_low_ns > (SELECT noise_ns FROM facts) AND setting <> 'restore-network' "
     "AND NOT is_current AND NOT extrapolates AND NOT unparted"
 )
+# What 8-way tensor parallelism inside a host pays by design: it runs at 77 % of eight times one GPU
+# (Shoeybi et al., Megatron-LM, 2019, figure 5). Of more some is lost.
+_TENSOR_PARALLEL = 0.23
 _LOSSES = {"file-not-read", "file-lost-records", "file-partly-read", "ranks-cut"}
 
 
@@ -69,7 +74,8 @@ class Shares(NamedTuple):
     """Parts of the mean step of all ranks, from 0 to 1; ``hidden`` is of communication.
 
     ``schedule`` is what a pipeline's schedule leaves idle by design: exposed waiting, or idle.
-    ``activations``: exposed sums of activations (tensor parallelism), which what follows needs.
+    ``activations``: exposed sums of activations (tensor parallelism) inside hosts, which what
+    follows needs.
     """
 
     exposed: float
@@ -82,8 +88,10 @@ class Shares(NamedTuple):
 
     @property
     def lost(self) -> float:
-        """The larger of what is exposed and idle, as far as a schedule does not explain both."""
-        return min(max(self.exposed, self.idle), self.exposed + self.idle - self.schedule)
+        """The larger of what is exposed and idle, as far as a schedule does not explain both, and
+        without what tensor parallelism has by design."""
+        exposed = self.exposed - min(self.activations, _TENSOR_PARALLEL)
+        return min(max(exposed, self.idle), exposed + self.idle - self.schedule)
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,6 @@ class Situation:
 
     facts: Facts
     findings: Sequence[Finding]
-    whole_trace: bool
     shares: Shares | None
     steps_seen: int
     events: int
@@ -130,7 +137,7 @@ class Situation:
 
 
 def read_situation(
-    findings: Sequence[Finding], sandbox: Sandbox, facts: Facts, source: str, notes: Sequence[Note]
+    findings: Sequence[Finding], sandbox: Sandbox, facts: Facts, notes: Sequence[Note]
 ) -> Situation:
     """Read the facts of the run in ``sandbox``."""
     shares = _shares(sandbox, facts)
@@ -145,7 +152,6 @@ def read_situation(
     return Situation(
         facts=facts,
         findings=findings,
-        whole_trace=source == WHOLE_TRACE,
         shares=shares,
         steps_seen=_count(sandbox, "SELECT count(*) AS n FROM step"),
         events=int(counted["events"]),

@@ -17,13 +17,13 @@ _OF_CLOCKS = ("clocks", "never-met")
 
 
 def verdict_of(
-    findings: Sequence[Finding], sandbox: Sandbox, facts: Facts, source: str, notes: Sequence[Note]
+    findings: Sequence[Finding], sandbox: Sandbox, facts: Facts, notes: Sequence[Note]
 ) -> tuple[Verdict, list[Note]]:
     """What the run's reader sees first, and what it leaves open.
 
-    ``findings`` are causes, ranked; ``source`` is how steps were found, ``notes`` are of inputs.
+    ``findings`` are causes, ranked; ``notes`` are of inputs.
     """
-    situation = read_situation(findings, sandbox, facts, source, notes)
+    situation = read_situation(findings, sandbox, facts, notes)
     decision = decide(situation)
     open_ = []
     if (clocks := situation.clocks) is not None and decision.reason not in _OF_CLOCKS:

@@ -70,7 +70,8 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
             return [*how_to_record.more_steps(sandbox), *_tries(it)]
         case "clocks":
             few = it.clocks is not None and len(it.clocks.hosts) <= 2
-            return [say(STEPS, "third-host" if few else "probe", {}), say(STEPS, "clocks", {})]
+            steps = ["third-host" if few else "probe", "with-probe", "clocks"]
+            return [say(STEPS, step, {}) for step in steps]
         case "exposed":
             if it.facts.steps < _LEAST_STEPS:
                 return [*_tries(it), *how_to_record.more_steps(sandbox)]
@@ -119,15 +120,16 @@ def of_finding(found: Finding) -> list[str]:
 
 def _tries(it: Situation) -> list[str]:
     """How to try what may give something and may give nothing."""
-    return [say(STEPS, "try", _try(item)) for item in options(it) if item.fix][:2]
+    return [say(STEPS, "try", _try(item, it)) for item in options(it) if item.fix][:2]
 
 
-def _try(item: Finding) -> dict[str, Any]:
+def _try(item: Finding, it: Situation) -> dict[str, Any]:
     """What the words on a finding that may give something are made of; an option has no gain that
     is sure."""
     ends = (item.savings_low_ns, item.savings_high_ns)
     return {
         "probability": None if is_option(item) else item.probability,
+        "per_step": it.facts.words()["per_step"],
         "cause": item.title.rstrip("."),
         "gain": estimate(item.savings_ns or 0, *ends),
         "gain_ns": item.most_ns(),

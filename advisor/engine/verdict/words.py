@@ -19,7 +19,7 @@ from advisor.engine.verdict.next_steps import (
     options,
     waits_in_turn,
 )
-from advisor.engine.verdict.table import LOST, NOBODYS, Decision
+from advisor.engine.verdict.table import LOST, NOBODYS, SMALL, Decision
 from advisor.findings import Confidence, Finding, Severity, Verdict, VerdictKind
 from advisor.messages import DOING, MOST_TITLE, VERDICTS, WHYS, say
 from advisor.vocabulary.words import fitted, is_wide
@@ -89,16 +89,16 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
     facts = it.facts
     values: dict[str, Any] = {
         "step_ns": facts.step_ns,
-        "whole_trace": it.whole_trace,
+        "whole_trace": facts.whole_trace,
         "is_mean": False,
-        "unit": "trace" if it.whole_trace else "step",
+        **facts.words(),
         "steps": facts.steps,
         "noise_ns": facts.noise_ns if facts.steps > 1 else None,
         "ranks_read": facts.ranks_read,
         "world_size": facts.world_size,
         **(it.shares._asdict() if it.shares is not None else {}),
     }
-    if not values.get("activations"):
+    if values.get("activations", 0) < SMALL:
         values.pop("activations", None)
     if it.shares is not None:
         more = it.shares.idle > it.shares.exposed and it.shares.idle >= LOST
@@ -155,7 +155,7 @@ def _communication_beside(
         unknown = not (shares.wait_known or it.facts.all_ranks) and shares.exposed >= LOST
         return [say(WHYS, "beside-missing", values)] if unknown else []
     exposed_ns = shares.exposed * it.step_ns
-    beyond = 2 * found.claims.get("transfer", 0) > total and not it.whole_trace
+    beyond = 2 * found.claims.get("transfer", 0) > total and not it.facts.whole_trace
     # A replay knows what else moves; a model does not.
     beyond = beyond and found.confidence is Confidence.REPLAYED
     if beyond and (found.savings_high_ns or 0) > _ROUNDED * exposed_ns:
@@ -251,5 +251,7 @@ def _why(decision: Decision, values: dict[str, Any]) -> list[str]:
     if decision.reason in WHYS:
         said.append(say(WHYS, decision.reason, values))
     elif said:
-        said.append(say(WHYS, "waits" if "waits" in values else "noise", values))
+        codes = ("waits", *(["activations"] if decision.kind is VerdictKind.HEALTHY else []))
+        beside = (code for code in codes if code in values)
+        said.append(say(WHYS, next(beside, "noise"), values))
     return [text for text in said if text]

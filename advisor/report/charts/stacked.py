@@ -12,7 +12,7 @@ from advisor.report.figures import KINDS, GainBar, StackedBars, StepBar
 
 _BAR, _PITCH = 22, 28
 _LABEL = 2.0  # half of a label's width, percent
-_STEP, _MARK = 34, 30  # height of the average step's bar, and of the mark under it
+_STEP, _MARK = 22, 24  # height of the average step's bar, and of the mark under it
 
 
 def stacked_bars(spec: StackedBars) -> Scene:
@@ -69,8 +69,8 @@ def step_bar(spec: StepBar) -> Scene:
     _stack(scene, scale, spec.shares, written, 1, _STEP, "", " of the step")
     if spec.gain is None:
         return scene
-    middle = min(spec.gain[1], total)
-    start, end = spec.could_go() or (total - middle, total)
+    known = min(spec.outlined(), total)
+    start, end = spec.could_go() or (total - known, total)
     right = scale(end)
     if spec.kinds:
         left = scale(start)
@@ -79,25 +79,30 @@ def step_bar(spec: StepBar) -> Scene:
         crossed = [mark for mark in scene.marks if isinstance(mark, Text)
                    and left - _LABEL < mark.x < right + _LABEL]  # fmt: skip
         scene.marks = [mark for mark in scene.marks if mark not in crossed]
-        scene.marks.append(Rect(left, 1, max(right - left, 0.3), _STEP, "could-go", spec.mark))
-    y, left = _STEP + 8, scale(max(end - middle, 0))
-    scene.marks.append(Rect(left, y - 3, max(right - left, 0.3), 6, "could-go-bar"))
+        scene.marks.append(Rect(left, 1, max(right - left, 0.3), _STEP, "could-go",
+                                spec.rest or spec.mark))  # fmt: skip
+    y, left = _STEP + 6, scale(max(end - known, 0))
+    if spec.gain[1] is None:
+        most = scale(max(end - spec.gain[2], 0))
+        scene.marks.append(Rect(most, y - 2, left - most, 5, "may-go-bar"))
+    scene.marks.append(Rect(left, y - 2, max(right - left, 0.3), 5, "could-go-bar"))
     # On a narrow page the label takes three quarters of the width.
     x, anchor = (max(right, 75), "end") if right > 50 else (min(left, 25), "start")
-    scene.marks.append(Text(x, y + 18, spec.mark, "label strong", anchor))  # type: ignore[arg-type]
+    scene.marks.append(Text(x, y + 15, spec.mark, "label strong", anchor))  # type: ignore[arg-type]
     return scene
 
 
 def gain_bar(spec: GainBar) -> Scene:
     """A bar from zero to the middle of a gain, and a whisker from its low to its high end.
 
-    Where nothing inside the interval is known the bar is the interval, and not filled.
+    Where nothing inside the interval is known it is filled to the low end, and hatched beyond.
     """
     scale = Scale(0, spec.most_ns or 1.0, 0, 98)
     scene = Scene(height=14, margin=0)
     if spec.middle_ns is None:
         low, high = scale(spec.low_ns), scale(spec.high_ns)
-        bar = Rect(low, 2, max(high - low, 0.5), 10, f"{spec.kind} open", spec.words)
+        scene.marks.append(Rect(low, 2, max(high - low, 0.5), 10, f"{spec.kind} range", spec.words))
+        bar = Rect(0, 2, max(low, 0.5), 10, spec.kind, spec.words)
     elif spec.low_ns > 0:
         bar = Rect(0, 2, max(scale(spec.middle_ns), 0.5), 10, spec.kind, spec.words)
     else:

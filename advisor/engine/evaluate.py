@@ -127,7 +127,8 @@ def _check_savings(rule: Rule, rows: list[dict[str, Any]]) -> None:
 def _finding(
     rule: Rule, sandbox: Sandbox, facts: Facts, values: dict[str, Any], row: dict[str, Any]
 ) -> Finding:
-    known = {**facts._asdict(), **facts.words(), **values, **row, "group": _group(sandbox, facts, row)}
+    given = {**facts._asdict(), **facts.words(), **values}
+    known = {**given, **row, "group": _group(sandbox, facts, row)}
     step_ns = step_of(row, facts)
     numbers = savings_of(rule, facts, row, step_ns)
     where = render(rule.where, known)

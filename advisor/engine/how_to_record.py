@@ -12,18 +12,16 @@ def more_steps(sandbox: Sandbox, steps: int = 5) -> list[str]:
         return [say(STEPS, "nvtx-steps", {"steps": steps})]
     if _by_profile(sandbox):
         return [say(STEPS, "profile-again", {"steps": steps})]
-    return _record(steps=steps, missing=False)
+    if _of_inference(sandbox):
+        return [say(STEPS, "record-inference", {"steps": steps})]
+    return [say(STEPS, "record", {"steps": steps, "missing": False})]
 
 
 def all_ranks(sandbox: Sandbox, *, missing: bool = False) -> list[str]:
     """How to record every rank over the same steps; of ``missing`` ones there may be files."""
     if _by_nsys(sandbox):
         return [say(STEPS, "nsys", {}), say(STEPS, "nsys-export", {})]
-    return _record(steps=0, missing=missing)
-
-
-def _record(**values: int) -> list[str]:
-    return [say(STEPS, "record", values), say(STEPS, "diagnose", {})]
+    return [say(STEPS, "record", {"steps": 0, "missing": missing})]
 
 
 def groups(sandbox: Sandbox) -> list[str]:
@@ -39,6 +37,11 @@ def _by_profile(sandbox: Sandbox) -> bool:
         "SELECT coalesce(bool_or(workload IS NOT NULL), false) AS known FROM run"
     )
     return bool(row["known"])
+
+
+def _of_inference(sandbox: Sandbox) -> bool:
+    """Whether nothing in it ends a training step, which is what the recorder goes by."""
+    return sandbox.holds("facts", "purpose IN ('inference', 'forward')", {})
 
 
 def _by_nsys(sandbox: Sandbox) -> bool:

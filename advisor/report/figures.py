@@ -48,7 +48,8 @@ class StepBar:
     """The step as one bar of shares, and in it what a finding would give back.
 
     The gain (low, middle, high, shares too) lies in the parts of ``kinds``, the first of them most;
-    ``mark`` says what it is, ``rest`` (on pointing at it) what lies elsewhere. No middle where only the interval is known: then its low end counts.
+    ``mark`` says what it is, ``rest`` (on pointing at it) what lies elsewhere. No middle where only
+    the interval is known: then its low end counts.
     """
 
     shares: Mapping[str, float]

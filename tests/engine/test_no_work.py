@@ -21,7 +21,7 @@ def test_traces_without_known_work_are_told_from_no_traces(tmp_path: Path) -> No
         verdict = run.report.verdict
     assert (verdict.kind, verdict.reason) == ("inconclusive", "no-work")
     assert (verdict.values["events"], verdict.values["ranks"]) == (36, 2)
-    assert "advisor.record" in verdict.next_steps[0]
+    assert "advisor record" in verdict.next_steps[0]
 
 
 def test_a_log_alone_is_still_no_trace(tmp_path: Path) -> None:

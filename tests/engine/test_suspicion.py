@@ -88,9 +88,9 @@ def test_less_than_a_percent_is_not_offered(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("format", "workload", "said", "not_said"),
     [
-        ("kineto", None, "advisor.record", "nvtx"),
-        ("nsys", None, "nvtx", "advisor.record"),
-        ("kineto", '{"name": "gpt2"}', "advisor profile --steps", ".py"),
+        ("kineto", None, "advisor record", "nvtx"),
+        ("nsys", None, "nvtx", "advisor record"),
+        ("kineto", '{"name": "gpt2"}', "advisor profile WORKLOAD --steps", ".py"),
     ],
 )
 def test_what_to_record_is_in_the_terms_of_the_tool_that_recorded(

@@ -33,6 +33,6 @@ def test_a_healthy_verdict_says_when_the_late_rank_may_be_this_one(
         ("inconclusive", "ranks-alone") if limited else ("healthy", "healthy")
     )
     assert verdict.values.get("alone") == ([0] if limited else None)
-    assert any("advisor.record" in step for step in verdict.next_steps) is limited
+    assert any("advisor record" in step for step in verdict.next_steps) is limited
     (bound,) = [item for item in report.findings if item.rule == "compute-bound"]
     assert (f"{len(read)} of {world} ranks tell" in bound.message) == (len(read) < world)

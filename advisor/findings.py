@@ -293,7 +293,7 @@ class RunSummary(_Model):
 
 
 class FindingsReport(_Model):
-    """findings.json. Findings are sorted: worst severity first, then recoverable time."""
+    """findings.json. Findings are sorted: what ends a job, then by expected gain, then hints."""
 
     schema_version: int = SCHEMA_VERSION
     advisor_version: str

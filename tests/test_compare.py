@@ -224,7 +224,7 @@ def test_an_unknown_metric_is_refused(runs: list[str]) -> None:
 def test_every_column_of_a_study_is_printed(runs: list[str]) -> None:
     done = CliRunner().invoke(command, [*runs, "-v"], standalone_mode=False)
     for title in (
-        "training s", "speed-up", "tokens/s", "idle ms", "all parts ms", "compute ms",
+        "training s", "speed-up", "tokens/s", "idle ms", "compute ms",
         "non-compute ms", "busy (kernel) ms", "compute %", "overlap %", "exposed comm ms",
         "peak memory MB",
         "all_reduce calls", "  total ms", "  average us", "MFU", "  estimate MB",
@@ -238,6 +238,16 @@ def test_theory_is_left_out_of_recordings_that_do_not_say_enough(runs: list[str]
     # These were recorded before the sizes were.
     assert [row["theory"] for row in document["runs"]] == [None, None]
     assert document["runs"][0]["speed_up"] == 1
+
+
+def test_a_kind_of_time_has_one_figure_in_both_tables(runs: list[str]) -> None:
+    lines = CliRunner().invoke(command, [*runs, "-v"], standalone_mode=False).stdout.splitlines()
+    for short, long in (("compute ", "compute ms"), ("idle ", "idle ms"),
+                        ("waiting for a peer ", "  waiting ms"),
+                        ("exposed transfer ", "  transfer ms")):  # fmt: skip
+        said = next(line for line in lines if line.startswith(short))
+        every = next(line for line in lines if line.startswith(f"{long} "))
+        assert re.findall(r"[\d.]+(?= ms)", said)[1:] == re.findall(r"[\d.]+", every), short
 
 
 @pytest.mark.slow
@@ -288,7 +298,7 @@ def test_a_row_of_several_runs_says_why_and_how_sure(change: Difference, said: s
     assert rows.matters(found)[1][3] == said
     # A terminal has those rows alone, and where the rest is; a file has every figure.
     short, long = (tables.text(found, whole=whole) for whole in (False, True))
-    assert "all parts ms" in long and "all parts ms" not in short
+    assert "busy (kernel) ms" in long and "busy (kernel) ms" not in short
     assert len(short.strip().splitlines()) == 2 + len(rows.matters(found)) + 2
 
 

@@ -204,17 +204,19 @@ def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> lis
 
 
 def as_listed(ranked: Sequence[Finding]) -> list[Finding]:
-    """The ranking as readers see it: hints stand by the size that is written beside them.
+    """The ranking as readers see it: what ends a job, then what gives most, then hints.
 
-    How likely a hint gives something stands in a column of its own.
+    What is worth a warning or more stands by its expected gain, however it is graded; hints by the
+    size that is written beside them: how likely one gives something stands in a column of its own.
     """
-    return sorted(
-        ranked,
-        key=lambda item: (
-            SEVERITY_ORDER[item.severity],
-            -(item.at_most_ns() or item.savings_ns or 0) if item.severity is Severity.INFO else 0,
-        ),
-    )
+    return sorted(ranked, key=_listed)
+
+
+def _listed(item: Finding) -> tuple[int, float]:
+    if item.severity is Severity.INFO:
+        return 2, -(item.at_most_ns() or item.savings_ns or 0)
+    ends_a_job = item.severity is Severity.CRITICAL and not item.savings_ns
+    return (0, 0) if ends_a_job else (1, -expected_ns(item))
 
 
 def _can_be_shown(finding: Finding) -> bool:

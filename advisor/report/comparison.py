@@ -15,6 +15,7 @@ from advisor.metrics.compare.significance import Difference, difference
 from advisor.metrics.models.theory import Theory
 from advisor.report import comparison_causes as causes
 from advisor.report.clean import shorten_middle
+from advisor.report.comparison_causes import of_step
 from advisor.report.figures import KINDS
 from advisor.report.numbers import milliseconds, short
 from advisor.report.summary import place, place_beside
@@ -47,16 +48,15 @@ def figures(found: Comparison) -> Lines:
         ("tokens/s", [_optional(row.tokens_per_second, short) for row in runs]),
         ("speed-up", [f"{short(speed_up(base, row))}x" for row in runs]),
         ("efficiency", [_optional(scaling_efficiency(base, row), percent) for row in runs]),
-        ("compute ms", [milliseconds(row.compute_ns) for row in runs]),
+        ("compute ms", [of_step(row, row.compute_ns) for row in runs]),
         ("compute %", [percent(row.compute_ns / row.window_ns) for row in runs]),
-        ("non-compute ms", [milliseconds(row.non_compute_ns) for row in runs]),
-        ("idle ms", [milliseconds(row.idle_ns) for row in runs]),
+        ("non-compute ms", [of_step(row, row.non_compute_ns) for row in runs]),
+        ("idle ms", [of_step(row, row.idle_ns) for row in runs]),
         *causes.idle(runs),
-        ("all parts ms", [milliseconds(row.window_ns) for row in runs]),
-        ("busy (kernel) ms", [milliseconds(row.busy_ns) for row in runs]),
-        ("exposed comm ms", [milliseconds(row.exposed_comm_ns) for row in runs]),
+        ("busy (kernel) ms", [of_step(row, row.busy_ns) for row in runs]),
+        ("exposed comm ms", [of_step(row, row.exposed_comm_ns) for row in runs]),
         *causes.waiting(runs),
-        ("hidden comm ms", [milliseconds(row.hidden_comm_ns) for row in runs]),
+        ("hidden comm ms", [of_step(row, row.hidden_comm_ns) for row in runs]),
         ("overlap %", [_optional(row.overlap, percent) for row in runs]),
         *causes.balance(runs),
         ("peak memory MB", [_optional(row.peak_memory_bytes, short, 1e6) for row in runs]),
@@ -66,9 +66,10 @@ def figures(found: Comparison) -> Lines:
     for op in sorted({total.op for row in runs for total in row.collectives}):
         totals = [next((t for t in row.collectives if t.op == op), None) for row in runs]
         lines += [
-            (title, ["-" if total is None else show(total) for total in totals])
+            (title, ["-" if total is None else show(row, total)
+                     for row, total in zip(runs, totals, strict=True)])
             for title, show in _of_collective(op)
-        ]
+        ]  # fmt: skip
     return lines
 
 
@@ -294,12 +295,17 @@ def _optional(value: float | None, written: Callable[[float], str], scale: float
     return "-" if value is None else written(value / scale)
 
 
-def _of_collective(op: str) -> list[tuple[str, Callable[[Any], str]]]:
+def _of_collective(op: str) -> list[tuple[str, Callable[[RunFigures, Any], str]]]:
     return [
-        (f"{op} calls", lambda total: short(total.calls_per_step)),
-        ("  total ms", lambda total: milliseconds(total.total_ns_per_step)),
-        ("  average us", lambda total: short(total.average_ns / 1e3)),
-        ("  MB", lambda total: _optional(total.bytes_per_step, short, 1e6)),
-        ("  exposed ms", lambda total: _optional(total.exposed_ns_per_step, milliseconds)),
-        ("  hidden %", lambda total: _optional(total.hidden, percent)),
+        (f"{op} calls", lambda _, total: short(total.calls_per_step)),
+        ("  total ms", lambda row, total: of_step(row, total.total_ns_per_step)),
+        ("  average us", lambda _, total: short(total.average_ns / 1e3)),
+        ("  MB", lambda _, total: _optional(total.bytes_per_step, short, 1e6)),
+        (
+            "  exposed ms",
+            lambda row, total: "-"
+            if total.exposed_ns_per_step is None
+            else of_step(row, total.exposed_ns_per_step),
+        ),
+        ("  hidden %", lambda _, total: _optional(total.hidden, percent)),
     ]

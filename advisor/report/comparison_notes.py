@@ -33,9 +33,9 @@ def notes(found: Comparison) -> list[str]:
     said = [
         "step ms: median of the used steps, as in every command",
         f"vs base, tokens/s, MFU: of {_sources(found.runs)}; training s: their sum (and number)",
+        "kinds of time: their shares of the mean step, of the median one; the profiler is on",
         "other times and calls: mean over ranks and used steps, with the profiler on",
         "of calls that overlap, total ms counts each; exposed ms shares what they have in common",
-        "all parts ms: compute + non-compute + idle, as a mean; compute % is of it",
     ]
     said += [
         f"{row.run}: {too_few(change)}"

@@ -71,6 +71,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"shares": shares(exposed=0.27), "findings": [OPTION]},
         {"shares": shares(exposed=0.4, activations=0.3)},
         {"shares": shares(exposed=0.27), "findings": [LOSS]},
+        {"shares": shares(exposed=0.27), "most_exposed": "data-parallel all_reduce"},
         {"shares": shares(idle=0.39)},
     ],
     "inconclusive": [

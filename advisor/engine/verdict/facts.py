@@ -16,6 +16,7 @@ from advisor.engine.verdict.coverage import Coverage, read_coverage
 from advisor.engine.verdict.met import strangers
 from advisor.findings import Finding, Note
 from advisor.store.notes import NOT_RECORDED
+from advisor.vocabulary.groups import kind_of_group
 
 _ALONE = (
     "SELECT rank FROM call WHERE coalesce(group_size, 2) > 1 "
@@ -27,6 +28,12 @@ _EMPTY = (
 )
 _COMMUNICATES = (
     "SELECT 1 AS one FROM collective UNION ALL SELECT 1 FROM rank_step WHERE comm_ns > 0 LIMIT 1"
+)
+# The operation, and what its groups are for, with most of the time that is exposed.
+_MOST_EXPOSED = (
+    "SELECT op, description, sum(exposed_all_ns) / nullif(sum(sum(exposed_all_ns)) OVER (), 0) "
+    "AS share FROM call LEFT JOIN process_group USING (process_group) "
+    "GROUP BY op, description ORDER BY share DESC NULLS LAST LIMIT 1"
 )
 # Of the only step, what lies before the device's first work.
 _LEADING = (
@@ -127,6 +134,8 @@ class Situation:
     """What hosts do while most of the idle time passes: kind, idle_ns, name; empty if unknown."""
     replay_saves_ns: float = 0.0
     """The most that one replayed change gives whose interval leaves out zero, per step."""
+    most_exposed: str = ""
+    """The calls with over half of what is exposed, 'data-parallel all_reduce'; '' if there are none."""
     instead: Mapping[str, int] = field(default_factory=dict)
     """What was recorded where nothing of a device was, by kind; empty where something was."""
 
@@ -174,6 +183,7 @@ def read_situation(
         strangers=strangers(sandbox),
         idling=next(iter(sandbox.records(_IDLING)), {}),
         replay_saves_ns=float(sandbox.records(_SAVES)[0]["ns"]) if shares is not None else 0.0,
+        most_exposed=_most_exposed(sandbox),
         instead=recorded_instead(sandbox) if not blind and _is_blind(sandbox) else {},
     )
 
@@ -183,6 +193,13 @@ def _shares(sandbox: Sandbox, facts: Facts) -> Shares | None:
         return None
     (row,) = sandbox.records(_SHARES)
     return None if row["exposed"] is None else Shares(**row)
+
+
+def _most_exposed(sandbox: Sandbox) -> str:
+    for row in sandbox.records(_MOST_EXPOSED):
+        if row["op"] != "unknown" and (row["share"] or 0) > 0.5:
+            return f"{kind_of_group(row['description'])} {row['op']}".strip()
+    return ""
 
 
 def _leading(sandbox: Sandbox) -> int:

@@ -1,7 +1,7 @@
 """The decision table: rows in order, the first whose condition holds makes the verdict.
 
 Findings compete by expected gain, the probability that their cause is real times the middle of
-what it costs; of those that are worth it the first in the ranking is named. What would make every
+what it costs, however they are graded; a job that is broken comes before them. What would make every
 gain doubtful (nothing recorded, ranks missing, clocks that may hide a link) stands between the
 gains that are large and those that are small.
 """
@@ -132,11 +132,7 @@ def _best(it: Situation, least: float) -> Decision | None:
     losses = [item for item in likely if item.rule in NOBODYS]
     least_ns = COVERED * max(map(expected_ns, losses), default=0.0)
     causes = [item for item in likely if item not in losses and expected_ns(item) >= least_ns]
-    first = (causes or losses)[0]
-    # What gives more at its least than the first at its most comes before it, however it is graded.
-    most_ns = first.most_ns()
-    more = [item for item in causes if (item.savings_low_ns or 0) > most_ns]
-    found = about(max(more, key=expected_ns, default=first))
+    found = about(max(causes or losses, key=expected_ns))
     unknown = it.coverage is not None and it.coverage.share < LEAST_KNOWN
     if unknown and found.kind is VerdictKind.SURE:
         return found._replace(kind=VerdictKind.PROBABLE)

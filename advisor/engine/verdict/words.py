@@ -128,7 +128,8 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         }
     elif decision.kind in (VerdictKind.LOSSY, VerdictKind.HEALTHY):
         option = next(iter(options(it)), None)
-        values |= {"option": option.title if option else None,
+        values |= {"most_exposed": it.most_exposed,
+                   "option": option.title if option else None,
                    "option_ns": option.most_ns() if option else None,
                    "possible": _possible(decision, it),
                    "in_turn": waits_in_turn(it) is not None}  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class Severity(StrEnum):
@@ -160,6 +160,17 @@ class ClaimedCalls(_Model):
     ns: int = Field(description="per step, mean over ranks")
 
 
+class Effect(_Model):
+    """Another rule's finding that a cause explains, and where that was."""
+
+    rule: str
+    where: str = ""
+
+    def label(self) -> str:
+        """'jitter (ranks 2, 5)'."""
+        return f"{self.rule} ({self.where})" if self.where else self.rule
+
+
 class Finding(_Model):
     """One problem, what it costs per step, the fix and the proof."""
 
@@ -198,11 +209,14 @@ class Finding(_Model):
     confidence: Confidence = Confidence.RULE_OF_THUMB
     assumes: str = ""
     evidence: Evidence = Field(default_factory=Evidence)
+    sets: dict[str, str] = Field(
+        default_factory=dict, description="settings that the fix sets, whose replay is its gain"
+    )
     fix: list[str] = Field(default_factory=list, description="exact settings or code, in order")
     verify: str = ""
     wrong_if: list[str] = Field(default_factory=list)
     see: list[str] = Field(default_factory=list)
-    merged: list[str] = Field(
+    merged: list[Effect] = Field(
         default_factory=list, description="other rules' findings that this cause explains"
     )
 

@@ -42,7 +42,7 @@ def test_a_description_says_the_kind_of_a_group(description: str | None, kind: s
             "tensor-parallel ranks 1, 5",
         ),
         ({"ranks": [0, 1], "world_size": None}, "ranks 0, 1"),
-        ({"ranks": range(0, 512, 2), "world_size": 512}, "group 7 of 256 ranks"),
+        ({"ranks": range(0, 512, 2), "world_size": 512}, "256 ranks (0, 2, …, 510)"),
         ({"size": 16, "world_size": 64, "description": "mesh_pp"}, "pipeline group 7 of 16 ranks"),
         ({}, "group 7"),
     ],

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from advisor.engine.calibration import calibration
 from advisor.engine.claims import Ledger, covered
 from advisor.engine.rule import PAIRED_FLOOR, Rule
-from advisor.findings import SEVERITY_ORDER, Basis, Finding, Severity
+from advisor.findings import SEVERITY_ORDER, Basis, Effect, Finding, Severity
 from advisor.messages import LOCATIONS, say
 
 # A finding is an effect of what takes away this part of the time it claims.
@@ -42,7 +42,9 @@ def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Claimed]:
         if index in parent:
             continue
         of_it = merged.get(index, [])
-        update: dict[str, object] = {"merged": [_label(item) for item in of_it]}
+        update: dict[str, object] = {
+            "merged": [Effect(rule=item.rule, where=item.where) for item in of_it]
+        }
         itself = (finding, ledgers[id(finding)])
         beside = [item for item in of_it if _is_beside((item, ledgers[id(item)]), itself, rules)]
         if beside:
@@ -274,10 +276,6 @@ def _root(index: int, parent: Mapping[int, int]) -> int:
     while index in parent:
         index = parent[index]
     return index
-
-
-def _label(finding: Finding) -> str:
-    return f"{finding.rule} ({finding.where})" if finding.where else finding.rule
 
 
 def _unique(kept: Sequence[Claimed]) -> list[Claimed]:

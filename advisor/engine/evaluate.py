@@ -12,6 +12,7 @@ from advisor.engine.claims import Ledger, claims_of
 from advisor.engine.evidence import evidence_of
 from advisor.engine.facts import Facts
 from advisor.engine.fragments import said
+from advisor.engine.group_names import group_name
 from advisor.engine.needs import not_applicable, what_is_missing
 from advisor.engine.numbering import token
 from advisor.engine.partly_read import as_far_as_read
@@ -37,7 +38,6 @@ from advisor.findings import (
     is_wide,
 )
 from advisor.store.running import was_stopped
-from advisor.vocabulary.groups import group_words
 from advisor.vocabulary.words import about, fall, render, render_lines
 
 _NO_TRAINING = {
@@ -127,8 +127,13 @@ def _check_savings(rule: Rule, rows: list[dict[str, Any]]) -> None:
 def _finding(
     rule: Rule, sandbox: Sandbox, facts: Facts, values: dict[str, Any], row: dict[str, Any]
 ) -> Finding:
-    given = {**facts._asdict(), **facts.words(), **values}
-    known = {**given, **row, "group": _group(sandbox, facts, row)}
+    known = {
+        **facts._asdict(),
+        **facts.words(),
+        **values,
+        **row,
+        "group": group_name(sandbox, facts, row.get("process_group")),
+    }
     step_ns = step_of(row, facts)
     numbers = savings_of(rule, facts, row, step_ns)
     where = render(rule.where, known)
@@ -167,36 +172,17 @@ def _finding(
         savings_share=share,
         confidence=row.get("confidence") or rule.savings.confidence,
         assumes=render(rule.savings.assumes, known),
-        evidence=evidence_of(rule, sandbox, known, row),
+        sets={
+            name: value
+            for name, text in rule.savings.sets.items()
+            if (value := render(text, known))
+        },
+        evidence=evidence_of(rule, sandbox, facts, known, row),
         fix=said(rule.fix, known, render_lines),
         verify=" ".join(said(rule.verify, known, render_lines)),
         wrong_if=[words for text in rule.false_alarms if (words := render(text, known))],
         see=rule.see,
     )
-
-
-def _group(sandbox: Sandbox, facts: Facts, row: Mapping[str, Any]) -> str:
-    """The row's process group in words, with its name where another one has the same ranks."""
-    name = row.get("process_group")
-    if name is None:
-        return ""
-    found = sandbox.records(
-        "SELECT description, ranks, size, (SELECT count(*) FROM process_group o "
-        "WHERE o.ranks = g.ranks AND o.description IS NOT DISTINCT FROM g.description) > 1 "
-        "AS is_one_of_several FROM process_group g WHERE process_group = $name",
-        {"name": name},
-    )
-    known: dict[str, Any] = dict(found[0]) if found else {"is_one_of_several": False}
-    several = known.pop("is_one_of_several")
-    if not known.get("ranks") and not known.get("size"):
-        # Not recorded: one call that all ranks of the job join shows it.
-        (joined,) = sandbox.records(
-            "SELECT max(matched_ranks) AS ranks FROM collective WHERE process_group = $name",
-            {"name": name},
-        )
-        known["size"] = joined["ranks"] if joined["ranks"] == facts.world_size else None
-    words = group_words(name, world_size=facts.world_size, **known)
-    return f"{words} (group {name})" if several else words
 
 
 def _named(row: Mapping[str, Any], many: str) -> list[Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from advisor.engine.facts import Facts
+from advisor.engine.group_names import group_name
 from advisor.engine.plain import Room
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
@@ -18,7 +20,7 @@ _NOT_FACTS = {*SAVINGS, *_TYPED, "is_option", "floor_ns", "unread_words", "is_co
 
 
 def evidence_of(
-    rule: Rule, sandbox: Sandbox, known: Mapping[str, Any], row: Mapping[str, Any]
+    rule: Rule, sandbox: Sandbox, facts: Facts, known: Mapping[str, Any], row: Mapping[str, Any]
 ) -> Evidence:
     tables, room = [], Room()
     for query in rule.evidence:
@@ -26,6 +28,9 @@ def evidence_of(
         if not rows:
             continue
         shown = [[room.plain(value) for value in line] for line in rows[:_MAX_EVIDENCE_ROWS]]
+        for place in (index for index, name in enumerate(columns) if name == "process_group"):
+            for line in shown:
+                line[place] = group_name(sandbox, facts, line[place])
         note = query.note
         if len(rows) > len(shown):
             note = f"{note} First {len(shown)} of {len(rows)} rows.".strip()

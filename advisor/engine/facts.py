@@ -18,6 +18,8 @@ _RUNNING = (
     "WHERE timeline = 'host'"
 )
 
+_WHOLE_TRACE = {"source": "whole-trace"}
+
 
 class Facts(NamedTuple):
     """The run at a glance (view ``facts``); times in ns. None where it cannot be told."""
@@ -33,14 +35,14 @@ class Facts(NamedTuple):
     noise_ns: int | None
     purpose: str | None = None
     is_amd: bool = False
-    whole_trace: bool = False
-    """No steps are marked: the whole trace is taken as one."""
     compute_alone_ns: int = 0
     """How long compute runs and communication does not in a typical step of the rank where that is
     least: what makes communication faster takes none of it away."""
     running_share: float = 1.0
     """Of a CPU's step: what is left without the longest wait for a core. With its cores free a job
     loses as little as that of whatever it loses here."""
+    whole_trace: bool = False
+    """No steps are marked: the whole trace is taken as one."""
 
     def words(self) -> dict[str, str]:
         """What texts say of a step: 'in all' is meant where the whole trace is taken as one."""
@@ -60,7 +62,12 @@ def read_facts(sandbox: Sandbox) -> Facts:
     (steps,) = sandbox.records(_COMPUTE_ALONE)
     (running,) = sandbox.records(_RUNNING)
     share = 1.0 if running["share"] is None else float(running["share"])
-    return Facts(**row, compute_alone_ns=round(steps["ns"] or 0), running_share=share)
+    return Facts(
+        **row,
+        compute_alone_ns=round(steps["ns"] or 0),
+        running_share=share,
+        whole_trace=sandbox.records("SELECT source FROM all_step LIMIT 1") == [_WHOLE_TRACE],
+    )
 
 
 def ranks_not_read(sandbox: Sandbox, facts: Facts) -> list[int]:

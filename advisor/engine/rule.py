@@ -85,6 +85,10 @@ class Savings(_Strict):
         description="the gain is time in collective calls: where a rank of their group was not "
         "read, that may all be waiting for it, so that the gain is not sure and at most info",
     )
+    sets: dict[str, str] = Field(
+        default_factory=dict,
+        description="Jinja by setting: the values whose replay is this gain, as users write them",
+    )
     counted: bool = Field(
         default=False,
         description="the cause is a count or an order, not a time (what is sent more often than "

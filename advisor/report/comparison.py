@@ -303,9 +303,11 @@ def _of_collective(op: str) -> list[tuple[str, Callable[[RunFigures, Any], str]]
         ("  MB", lambda _, total: _optional(total.bytes_per_step, short, 1e6)),
         (
             "  exposed ms",
-            lambda row, total: "-"
-            if total.exposed_ns_per_step is None
-            else of_step(row, total.exposed_ns_per_step),
+            lambda row, total: (
+                "-"
+                if total.exposed_ns_per_step is None
+                else of_step(row, total.exposed_ns_per_step)
+            ),
         ),
         ("  hidden %", lambda _, total: _optional(total.hidden, percent)),
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 from advisor.findings import Finding
@@ -53,12 +52,10 @@ def rests_on(finding: Finding, gain_ns: float) -> bool:
 
 
 def sets(finding: Finding, change: str) -> bool:
-    """Whether the code of a finding's first fix sets this: 'bucket_cap_mb=25', 'bucket_cap_mb='."""
-    if not finding.savings_ns or not finding.fix or "=" not in change:
-        return False
-    code = finding.fix[0].partition("\n")[2]
-    ends = "" if change.endswith("=") else r"(?![\w.])"
-    return re.search(rf"(?<!\w){re.escape(change)}{ends}", code) is not None
+    """Whether a finding's fix sets this: 'bucket_cap_mb=25', or 'bucket_cap_mb=' to any value."""
+    return bool(finding.savings_ns) and any(
+        change in (f"{name}=", f"{name}={value}") for name, value in finding.sets.items()
+    )
 
 
 def delays(finding: Finding, ranks: Sequence[int]) -> bool:

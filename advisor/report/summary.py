@@ -51,7 +51,7 @@ def explained(report: FindingsReport) -> dict[tuple[str, str], list[Finding]]:
         (run, rule): [
             finding
             for finding in report.findings
-            if finding.run == run and any(text.split(" ")[0] == rule for text in finding.merged)
+            if finding.run == run and any(effect.rule == rule for effect in finding.merged)
         ]
         for run, rule in fired
         if (run, rule) not in own
@@ -251,7 +251,7 @@ def place(finding: Finding) -> str:
         return "host " + ", ".join(finding.hosts)
     if finding.ranks:
         return named_ranks(finding.ranks)
-    return f"group {finding.process_group}" if finding.process_group else ""
+    return ""
 
 
 def place_beside(finding: Finding, title: str) -> str:

@@ -193,7 +193,9 @@ def _details(
     for index, doubt in enumerate(finding.wrong_if):
         yield from _indented("wrong if" if index == 0 else "", doubt, options)
     if finding.merged:
-        yield from _indented("explains", ", ".join(finding.merged), options)
+        yield from _indented(
+            "explains", ", ".join(effect.label() for effect in finding.merged), options
+        )
 
 
 def _indented(label: str, text: str, options: Options) -> Iterator[str]:

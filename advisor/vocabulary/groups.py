@@ -51,7 +51,7 @@ def group_words(
     size: int | None = None,
     world_size: int | None = None,
 ) -> str:
-    """'all 8 ranks', 'both ranks', 'tensor-parallel ranks 0-3'; where not known, its name."""
+    """'all 8 ranks', 'tensor-parallel ranks 0-3', '64 ranks (0, 8, …, 504)'; else its name."""
     kind = kind_of_group(description)
     before = f"{kind} " if kind else ""
     count = len(ranks) if ranks else size
@@ -59,6 +59,13 @@ def group_words(
         return f"{before}group {name}"
     if count == world_size and count > 1:
         return f"{'both' if count == 2 else f'all {count}'} {before}ranks"
-    text = some_ranks(ranks) if ranks else ""
-    named = text.startswith("rank")
-    return f"{before}{text}" if named else f"{before}group {name} of {count} ranks"
+    if not ranks:
+        return f"{before}group {name} of {count} ranks"
+    text = some_ranks(ranks)
+    return f"{before}{text if text.startswith('rank') else _many(sorted(ranks))}"
+
+
+def _many(ranks: Sequence[int]) -> str:
+    """Too many to list: how many, and the first two and the last of them."""
+    first, second, last = ranks[0], ranks[1], ranks[-1]
+    return f"{len(ranks)} ranks ({first}, {second}, …, {last})"

@@ -63,7 +63,9 @@ def said(place: Path) -> Said | None:
         frozenset(_accusations(report, sure)),
         frozenset(whom for _, whom in _accusations(report, report.findings)),
         first[0] if first else "",
-        frozenset(rule for one in sure for rule in (one.rule, *one.merged)),
+        frozenset(
+            rule for one in sure for rule in (one.rule, *(effect.rule for effect in one.merged))
+        ),
         frozenset(_accusations(report, report.findings)),
     )
 

@@ -43,12 +43,16 @@ def names(found: list[Finding]) -> list[str]:
     return [item.rule for item in found]
 
 
+def labels(found: Finding) -> list[str]:
+    return [effect.label() for effect in found.merged]
+
+
 def test_why_comes_before_who_and_who_before_where() -> None:
     rules = ["exposed-communication", "straggler-rank", "data-loader-stall"]
     ordered = [claimed(finding(rule, 1_000_000), 1.0, 1, 2) for rule in rules]
     (kept,) = merge(ordered, RULES)
     assert kept.rule == "data-loader-stall"
-    assert kept.merged == ["exposed-communication (here)", "straggler-rank (here)"]
+    assert labels(kept) == ["exposed-communication (here)", "straggler-rank (here)"]
 
 
 def test_a_worse_finding_takes_what_it_covers_and_is_not_covered_by() -> None:
@@ -79,7 +83,7 @@ def test_causes_that_take_a_loss_away_together_explain_it() -> None:
     stall = claimed(finding("data-loader-stall", 3_000_000), 1.0, 5, 6, 7)
     found = merge([loss, late, stall], RULES)
     assert names(found) == ["straggler-rank", "data-loader-stall"]
-    assert found[0].merged == ["exposed-communication (here)"]
+    assert labels(found[0]) == ["exposed-communication (here)"]
 
 
 def test_one_setting_for_several_groups_is_one_finding() -> None:
@@ -238,7 +242,7 @@ def test_a_late_rank_and_what_may_be_why_are_one_gain() -> None:
         1.0, *range(4),
     )  # fmt: skip
     (kept,) = merge([late, stall], RULES)
-    assert (kept.rule, kept.merged) == ("straggler-rank", ["data-loader-stall (here)"])
+    assert (kept.rule, labels(kept)) == ("straggler-rank", ["data-loader-stall (here)"])
 
 
 def test_where_time_goes_in_groups_side_by_side_is_said_once() -> None:
@@ -251,7 +255,7 @@ def test_where_time_goes_in_groups_side_by_side_is_said_once() -> None:
 
     one, other = gradients(19_000_000, "dp 0", 0, 2), gradients(18_000_000, "dp 1", 1, 3)
     (kept,) = merge([one, other], RULES)
-    assert kept.merged == ["exposed-communication (dp 1)"]
+    assert labels(kept) == ["exposed-communication (dp 1)"]
     assert kept.where == "dp 0 and ranks 1, 3"
     less = gradients(1_000_000, "tp 1", 1, 3)
     assert [item.where for item in merge([one, less], RULES)] == ["dp 0", "tp 1"]

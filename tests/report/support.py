@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from advisor.findings import (
     Confidence,
+    Effect,
     Evidence,
     Finding,
     FindingsReport,
@@ -175,7 +176,7 @@ def make_report(*, name: str = "rank 2", ranks: int = 4, late_rank: int = 2) -> 
         verify="advisor compare before.duckdb after.duckdb",
         wrong_if=["rank 2 was given more work on purpose"],
         see=["https://pytorch.org/docs/stable/notes/ddp.html"],
-        merged=["exposed-communication"],
+        merged=[Effect(rule="exposed-communication")],
     )
     buckets = Finding(
         id="small-buckets-dp",
@@ -191,6 +192,7 @@ def make_report(*, name: str = "rank 2", ranks: int = 4, late_rank: int = 2) -> 
         savings_high_ns=4 * MS,
         confidence=Confidence.MODELLED,
         fix=["Make buckets larger.\nDDP(model, bucket_cap_mb=25)"],
+        sets={"bucket_cap_mb": "25"},
     )
     outcomes = [
         Outcome(run=RUN, rule="straggler-rank", outcome=OutcomeKind.FIRED),

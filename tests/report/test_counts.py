@@ -6,7 +6,7 @@ import html
 import json
 from xml.etree import ElementTree as ET
 
-from advisor.findings import FindingsReport, Outcome, OutcomeKind
+from advisor.findings import Effect, FindingsReport, Outcome, OutcomeKind
 from advisor.messages import SOURCES, say
 from advisor.report import pasted, render, summary
 from tests.report.support import RUN, make_report
@@ -16,7 +16,9 @@ LINE = "2 findings · 1 check passed · 1 needs more data"
 
 def merged_report() -> FindingsReport:
     report = make_report()
-    first = report.findings[0].model_copy(update={"merged": ["exposed-communication (group 0)"]})
+    first = report.findings[0].model_copy(
+        update={"merged": [Effect(rule="exposed-communication", where="group 0")]}
+    )
     effect = Outcome(run=RUN, rule="exposed-communication", outcome=OutcomeKind.FIRED)
     return report.model_copy(
         update={

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.findings import Basis, VerdictKind
+from advisor.findings import Basis, Effect, VerdictKind
 from advisor.metrics.lateness.by_step import waited_for
 from advisor.metrics.models.speeds import speeds
 from advisor.metrics.steps.used import step_time
@@ -201,7 +201,9 @@ def test_one_cause_has_one_gain_beside_the_predictions_too() -> None:
         update={"savings_ns": 10_000_000, "savings_low_ns": 1_000_000,
                 "savings_high_ns": 31_000_000, "probability": 0.7}
     )  # fmt: skip
-    other = own.model_copy(update={"savings_ns": 7_000_000, "merged": ["straggler-rank (rank 7)"]})
+    other = own.model_copy(
+        update={"savings_ns": 7_000_000, "merged": [Effect(rule="straggler-rank")]}
+    )
     with make_store() as store:
         predictions(store, step_ns=90_000_000, gain_low_ns=5_000_000)
         said = whatif.build(store, "run", [own])
@@ -220,7 +222,8 @@ def test_a_setting_that_a_finding_advises_gives_what_the_finding_says() -> None:
     advice = "Larger buckets.\nDistributedDataParallel(model, bucket_cap_mb=25)"
     own = make_report().findings[0].model_copy(
         update={"savings_ns": 10_000_000, "savings_low_ns": 1_000_000,
-                "savings_high_ns": 12_000_000, "fix": [advice]}
+                "savings_high_ns": 12_000_000, "fix": [advice],
+                "sets": {"bucket_cap_mb": "25"}}
     )  # fmt: skip
     with make_store() as store:
         predictions(store, step_ns=80_000_000, gain_low_ns=5_000_000)

@@ -56,7 +56,7 @@ def found_on(path: Path) -> dict[str, bool]:
     """The rules of the findings, and of what was merged under them; whether a finding of its own
     is a warning or worse."""
     report = report_of(path)
-    merged = {effect.split(" ")[0]: False for item in report.findings for effect in item.merged}
+    merged = {effect.rule: False for item in report.findings for effect in item.merged}
     own: dict[str, bool] = {}
     for item in report.findings:
         own[item.rule] = own.get(item.rule, False) or item.severity != Severity.INFO

@@ -135,7 +135,7 @@ class Situation:
     replay_saves_ns: float = 0.0
     """The most that one replayed change gives whose interval leaves out zero, per step."""
     most_exposed: str = ""
-    """The calls with over half of what is exposed, 'data-parallel all_reduce'; '' if there are none."""
+    """The calls with over half of what is exposed, 'data-parallel all_reduce'; '' without any."""
     instead: Mapping[str, int] = field(default_factory=dict)
     """What was recorded where nothing of a device was, by kind; empty where something was."""
 

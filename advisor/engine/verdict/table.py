@@ -1,9 +1,9 @@
 """The decision table: rows in order, the first whose condition holds makes the verdict.
 
 Findings compete by expected gain, the probability that their cause is real times the middle of
-what it costs, however they are graded; a job that is broken comes before them. What would make every
-gain doubtful (nothing recorded, ranks missing, clocks that may hide a link) stands between the
-gains that are large and those that are small.
+what it costs, however they are graded; a job that is broken comes before them. What would make
+every gain doubtful (nothing recorded, ranks missing, clocks that may hide a link) stands between
+the gains that are large and those that are small.
 """
 
 from __future__ import annotations

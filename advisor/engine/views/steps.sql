@@ -39,8 +39,7 @@ SELECT r.*,
   typical_ns::BIGINT AS step_ns,                                  -- their median
   CASE WHEN n >= 4 THEN greatest(0.005 * typical_ns, 1.96 * sqrt(2) * 1.2533 * 1.4826 * mad_ns / sqrt(n))
        ELSE 0.03 * typical_ns END::BIGINT AS noise_ns,            -- smallest change that would show
-  (SELECT max(purpose) FROM rank_content) AS purpose,             -- 'training' 'inference' 'forward'; null: unknown
-  coalesce((SELECT bool_and(source = 'whole-trace') FROM all_step), false) AS whole_trace -- no steps: all of it is one
+  (SELECT max(purpose) FROM rank_content) AS purpose              -- 'training' 'inference' 'forward'; null: unknown
 FROM spread, (
   SELECT count(*) - (SELECT count(*) FROM blind_rank) AS ranks_read, -- recordings of a device's work
     -- ranks of the job; null if unknown. torch's profiler notes a job of several, and so do its calls.

@@ -224,7 +224,7 @@ def test_an_unknown_metric_is_refused(runs: list[str]) -> None:
 def test_every_column_of_a_study_is_printed(runs: list[str]) -> None:
     done = CliRunner().invoke(command, [*runs, "-v"], standalone_mode=False)
     for title in (
-        "training s", "speed-up", "tokens/s", "idle ms", "compute ms",
+        "training s", "speed-up", "tokens/s", "  mean ms", "idle ms", "compute ms",
         "non-compute ms", "busy (kernel) ms", "compute %", "overlap %", "exposed comm ms",
         "peak memory MB",
         "all_reduce calls", "  total ms", "  average us", "MFU", "  estimate MB",

@@ -32,7 +32,7 @@ DOCS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 
 def catalogue() -> Iterator[tuple[str, str]]:
     for table in ("NOTES", "VERDICTS", "WHYS", "STEPS", "SUMMARY", "TUNED", "TUNED_WHY",
-                  "TUNED_ALSO", "TUNED_TRIED", "GAINS", "WHATIF", "STATES",
+                  "TUNED_ALSO", "TUNED_TRIED", "GAINS", "WHATIF", "STATES", "CONFIDENCES", "REASONS",
                   "COMPARED"):  # fmt: skip
         for code, text in getattr(messages, table).items():
             yield f"{table}.{code}", text

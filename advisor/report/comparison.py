@@ -39,6 +39,7 @@ def figures(found: Comparison) -> Lines:
         ("strategy", [row.strategy or "-" for row in runs]),
         ("ranks", [str(row.world_size or row.ranks) for row in runs]),
         ("step ms", [milliseconds(row.step_ns) for row in runs]),
+        ("  mean ms", [milliseconds(row.window_ns) for row in runs]),
         ("  MAD ms", [milliseconds(row.step_mad_ns) for row in runs]),
         ("  vs base", ["base", *(signed_share(d.share) for d in found.differences)]),
         ("  95 % low", ["", *(_optional(d.low, signed_share) for d in found.differences)]),

@@ -8,25 +8,16 @@ from collections import Counter
 from advisor.findings import (
     WARNING_SHARE,
     Basis,
-    Confidence,
     Finding,
     FindingsReport,
     OutcomeKind,
     Severity,
     VerdictKind,
 )
-from advisor.messages import SOURCES, STATES, SUMMARY, say
+from advisor.messages import CONFIDENCES, SOURCES, STATES, SUMMARY, say
 from advisor.report import numbers
 from advisor.report.clean import one_line
 from advisor.vocabulary.words import about, certainty, estimate, lower_first, named_ranks, span
-
-# METRICS section 8: how a saving was found out, in words a newcomer understands.
-CONFIDENCE_WORDS: dict[Confidence, str] = {
-    Confidence.MEASURED: "measured: the change was tried",
-    Confidence.REPLAYED: "replayed: the traced step was recomputed with the change",
-    Confidence.MODELLED: "modelled: computed from measured times and a cost model",
-    Confidence.RULE_OF_THUMB: "rule of thumb: the direction is sure, the amount is not",
-}
 
 _ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
 _MOST_LEFT_OUT = 5
@@ -235,7 +226,7 @@ def confidence(finding: Finding) -> str:
     """How sure the cause is and how its gain was found out; '' where no gain is claimed."""
     if finding.savings_ns is None:
         return ""
-    how = CONFIDENCE_WORDS[finding.confidence]
+    how = CONFIDENCES[finding.confidence.value]
     if finding.probability is None:
         return how
     return say(SUMMARY, "confidence", {"probability": finding.probability, "how": how})

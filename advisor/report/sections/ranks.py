@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.findings import Finding
+from advisor.messages import REASONS
 from advisor.metrics.lateness.by_step import waited_for
 from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS
@@ -23,15 +24,6 @@ _SQL = (
     f"SELECT *, {PER_PEER} AS of_peers FROM lateness WHERE run = ? AND process_group IS NULL"
     " ORDER BY wait_ns_per_step * of_peers DESC NULLS LAST, rank"
 )
-_REASONS = {
-    "slow-compute": "its compute takes longer",
-    "more-work": "it has more work",
-    "longer-compute": "it computes longer: slower device or more work",
-    "all-hosts-late": "all hosts launch late",
-    "late-launch": "its host launches late",
-    "data-loading": "it waits for data",
-    "slow-transfer-before": "a transfer before it was slow",
-}
 
 
 def is_about_ranks(finding: Finding | None, ranks_read: int, *, in_turn: bool) -> bool:
@@ -113,7 +105,7 @@ def build(
                     numbers.duration(row["of_peers"] * row["wait_ns_per_step"]),
                     numbers.count(row["times_last"]),
                     numbers.count(row["calls"]),
-                    _REASONS.get(row["reason"] or "", "–"),
+                    REASONS.get(row["reason"] or "", "–"),
                 ]
                 for row in late[:_MOST_LISTED]
             ],

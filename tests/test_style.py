@@ -32,8 +32,8 @@ DOCS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 
 def catalogue() -> Iterator[tuple[str, str]]:
     for table in ("NOTES", "VERDICTS", "WHYS", "STEPS", "SUMMARY", "TUNED", "TUNED_WHY",
-                  "TUNED_ALSO", "TUNED_TRIED", "GAINS", "WHATIF", "STATES", "CONFIDENCES", "REASONS",
-                  "COMPARED"):  # fmt: skip
+                  "TUNED_ALSO", "TUNED_TRIED", "GAINS", "WHATIF", "STATES", "CONFIDENCES",
+                  "REASONS", "COMPARED"):  # fmt: skip
         for code, text in getattr(messages, table).items():
             yield f"{table}.{code}", text
 
@@ -133,6 +133,18 @@ def test_the_lint_finds_what_it_is_for() -> None:
     assert long_sentences(f"{words[:60]} ({words}) on.") == [words]
     assert not long_sentences(f"{words[:60]}; {words[:60]}.")
     assert not "".join(paragraphs("```\ntold\n```")).strip()
+
+
+def test_texts_that_a_whole_trace_may_have_do_not_say_per_step() -> None:
+    """Such rules need several steps, or say {{ per_step }}, 'in all' where there are none."""
+    found = [
+        (rule.id, text)
+        for rule in load_catalogue()[0]
+        if max((need.steps or 0 for need in rule.needs), default=0) == 1
+        for text in (rule.headline, *templates(rule.because), *templates(rule.message))
+        if re.search(r"\bper step\b(?! and rank)", text)
+    ]
+    assert not found
 
 
 # A program and what it is given: no call, setting or statement.

@@ -14,7 +14,7 @@ from advisor.engine.verdict.facts import Shares, Situation
 from advisor.engine.verdict.grade import severity_of
 from advisor.engine.verdict.table import decide
 from advisor.engine.verdict.words import host_explains
-from advisor.findings import Evidence, Finding, Severity
+from advisor.findings import Evidence, Finding, Severity, VerdictKind
 
 MS = 1_000_000
 STEP_NS = 100 * MS
@@ -261,3 +261,18 @@ def test_idle_time_has_a_cause_where_the_host_is_seen_at_it(
 ) -> None:
     it = situation(shares=shares(idle=0.6, compute=0.4), idling={"kind": kind, "idle_ns": ms * MS})
     assert host_explains(it) is named
+
+
+@pytest.mark.parametrize(
+    ("exposed", "activations", "kind"),
+    [
+        (0.16, 0.13, VerdictKind.HEALTHY),
+        (0.16, 0.02, VerdictKind.LOSSY),
+        (0.40, 0.30, VerdictKind.LOSSY),  # more than tensor parallelism in a host pays by design
+    ],
+)
+def test_what_tensor_parallelism_pays_by_design_is_no_loss(
+    exposed: float, activations: float, kind: VerdictKind
+) -> None:
+    found = situation(shares=shares(exposed=exposed, activations=activations))
+    assert decide(found).kind is kind

@@ -163,6 +163,17 @@ def test_a_gain_that_may_be_nothing_is_not_filled() -> None:
     assert any(isinstance(m, Line) for m in sure.marks)
 
 
+def test_of_an_uncertain_cost_the_low_end_is_filled_and_the_rest_hatched() -> None:
+    gain = draw(GainBar(2, None, 8, 10, "sev-info", "words"))
+    bars = {m.kind: (m.x, m.width) for m in gain.marks if isinstance(m, Rect)}
+    (start, low), (beyond, more) = bars["sev-info"], bars["sev-info range"]
+    assert (start, beyond, more) == pytest.approx((0, low, 3 * low))
+    step = draw(StepBar({"compute": 0.5, "wait": 0.5}, ["wait"], (0.1, None, 0.4), "mark"))
+    found = {m.kind: (m.x, m.x + m.width) for m in step.marks if isinstance(m, Rect)}
+    assert found["could-go"] == found["could-go-bar"] == pytest.approx((90, 100))
+    assert found["may-go-bar"] == pytest.approx((60, 90))
+
+
 @pytest.mark.parametrize(
     ("ratio", "level"),
     [(1.2, "cell-ok"), (0.96, "cell-ok"), (0.9, "late1"), (0.26, "late3"), (0, "late4")],

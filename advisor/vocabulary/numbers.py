@@ -50,6 +50,20 @@ def real(value: Any, most: float = math.inf) -> float | None:
     return number if math.isfinite(number) and abs(number) <= most else None
 
 
+def whole_sql(value: str, kind: str) -> str:
+    """SQL of :func:`whole` for the SQL expression ``value``: an integer of ``kind``, or null.
+
+    A cast alone would round 1.6 to 2: the number of another rank. A text may write hexadecimal
+    digits (``0x1f``), as AMD's profiler does for streams.
+    """
+    real = f"TRY_CAST({value} AS DOUBLE)"
+    hexadecimal = f"starts_with(TRY_CAST({value} AS VARCHAR), '0x')"
+    return (
+        f"CASE WHEN trunc({real}) = {real} OR ({real} IS NULL AND {hexadecimal}) "
+        f"THEN TRY_CAST({value} AS {kind}) END"
+    )
+
+
 def json_integer(digits: str) -> int | float:
     """A decoder's ``parse_int``: a float (perhaps inf) beyond 64 bits, out of range to all others.
 

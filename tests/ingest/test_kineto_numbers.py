@@ -103,3 +103,58 @@ def test_reading_a_trace_imports_no_pandas(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
     )
     assert ended.stdout.split() == ["False"]
+
+
+_NOT_RANKS = ("1.6", "-1", "1048576", "1e40", '"2.5"', "true", "[1]", '"abc"')
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_an_event_of_no_usable_rank_is_dropped_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: str
+) -> None:
+    """GIVEN a merged trace with ranks that are none THEN no event comes to another rank."""
+    monkeypatch.setenv("ADVISOR_NATIVE", native)
+    args = [f'{{"device": 0, "rank": {text}}}' for text in ("0", "1.0", '"2"', *_NOT_RANKS)]
+    events = ", ".join(
+        f'{{"ph": "X", "cat": "kernel", "name": "k{n}", "pid": 1, "tid": 7, "ts": {n}, "dur": 0.5, '
+        f'"args": {text}}}'
+        for n, text in enumerate(args)
+    )
+    (tmp_path / "all.json").write_text(f'{{"traceEvents": [{events}]}}')
+    store = read(tmp_path / "all.json")
+    rows = store.con.execute("SELECT rank, name FROM event ORDER BY 1").fetchall()
+    assert rows == [(0, "k0"), (1, "k1"), (2, "k2")]
+    (reasons,) = store.con.execute("SELECT drop_reasons FROM source").fetchone()
+    assert json.loads(reasons) == {"no usable rank": len(_NOT_RANKS)}
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_a_field_that_is_no_whole_number_in_range_is_unknown_and_counted_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: str
+) -> None:
+    monkeypatch.setenv("ADVISOR_NATIVE", native)
+    collective = {"Collective name": "allreduce", "Group size": 2.5, "In msg nelems": 2**64}
+    args = [
+        {"device": 0, "stream": 7.5, "correlation": 1},
+        {"device": 0, "stream": "0x1f", "correlation": 2**63},
+        {"device": 0, "stream": 7, "correlation": "x", "External id": True, "bytes": 1e3},
+        {"device": 2.0, "stream": 7, "correlation": 4, **collective},
+    ]
+    events = [event(n, args=one) for n, one in enumerate(args)]
+    events[0]["tid"] = "a thread"
+    (tmp_path / "rank0.json").write_text(kineto(events))
+    store = read(tmp_path / "rank0.json")
+    rows = store.con.execute(
+        "SELECT device, stream, correlation, external_id, bytes FROM event ORDER BY start_ns"
+    ).fetchall()
+    assert rows == [
+        (0, None, 1, None, None),
+        (0, 31, None, None, None),
+        (0, 7, None, None, 1000),
+        (2, 7, 4, None, None),
+    ]
+    found = store.con.execute("SELECT group_size, in_elements FROM comm_event").fetchall()
+    assert found == [(None, None)]
+    said = notes(store).split("; ")
+    for field in ("stream", "correlation", "External id", "Group size", "In msg nelems"):
+        assert f"events without a usable {field}: 1" in said

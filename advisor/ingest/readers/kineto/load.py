@@ -70,6 +70,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     delete_repeated(traces, context)
     mark_collective_copies(context)
     _count_durations(traces, context)
+    _count_numbers(traces, context)
     number_unnumbered(traces, context)
     _leave_out([trace for trace in traces if trace.refused is not None], context)
     traces = [trace for trace in traces if trace.refused is None]
@@ -223,6 +224,20 @@ def _count_durations(traces: list[Trace], context: ReadContext) -> None:
             by_number[number].codes.append(PARTLY_READ)
             words += f", {left_out:,} of them of the device, left out"
         by_number[number].notes.append(words)
+
+
+def _count_numbers(traces: list[Trace], context: ReadContext) -> None:
+    """Say of which fields a number was none, or out of range, and is therefore not known."""
+    context.con.execute(sql.UNUSABLE_SQL)
+    rows = context.con.execute(
+        f"SELECT event_id // $1, field, count(*) FROM {sql.UNUSABLE} WHERE run = $2 "
+        "AND event_id IN (SELECT event_id FROM event WHERE run = $2) GROUP BY ALL ORDER BY ALL",
+        [sql.IDS_PER_FILE, context.run],
+    ).fetchall()
+    context.con.execute(f"DROP TABLE temp.{sql.UNUSABLE}")
+    by_number = {trace.number: trace for trace in traces}
+    for number, field, count in rows:
+        by_number[number].notes.append(f"events without a usable {field}: {count:,}")
 
 
 def _apply_tail(trace: Trace, context: ReadContext) -> None:

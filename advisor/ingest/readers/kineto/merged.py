@@ -26,9 +26,9 @@ def find_ranks_of_events(traces: Sequence[Trace], context: ReadContext) -> None:
     if not asked:
         return
     rows = context.con.execute(
-        "SELECT event_id // ?, rank, count(*) FROM event WHERE run = ? AND class <> ? "
+        "SELECT event_id // ?, rank, count(*) FROM event WHERE run = ? AND class NOT IN (?, ?) "
         "GROUP BY ALL ORDER BY ALL",
-        [sql.IDS_PER_FILE, context.run, sql.METADATA],
+        [sql.IDS_PER_FILE, context.run, sql.METADATA, sql.NO_RANK],
     ).fetchall()
     found: dict[int, dict[int, int]] = {}
     for number, rank, count in rows:

@@ -20,11 +20,6 @@ SELECT * FROM (VALUES
   ('backward-recv', 'comm', 5, 'recv', 'next')
 ) AS known (name, class, stream, collective, kind);
 
--- A cast alone would round 1.6 to 2: the row of another rank.
-CREATE OR REPLACE TEMP MACRO op_whole(number) AS CASE
-  WHEN trunc(try_cast(number AS DOUBLE)) = try_cast(number AS DOUBLE)
-  THEN try_cast(number AS INTEGER) END;
-
 CREATE TEMP TABLE op_read AS
 SELECT file_row_number AS number, left(try_cast(optype AS VARCHAR), 64) AS name,
   op_whole(rank) AS rank, op_whole(dp_rank) AS replica, op_whole(stage) AS stage,
@@ -32,8 +27,6 @@ SELECT file_row_number AS number, left(try_cast(optype AS VARCHAR), 64) AS name,
   try_cast(start_ts AS DOUBLE) AS start_s, try_cast(duration AS DOUBLE) AS length_s,
   NULL::VARCHAR AS reason
 FROM read_parquet($path, file_row_number = true);
-
-DROP MACRO temp.op_whole;
 
 -- Of a long table one step of every few is kept, spread over all of them: each in another place of
 -- its share (steps of the golden ratio), so that what comes back every so many steps is neither

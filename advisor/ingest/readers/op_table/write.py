@@ -14,7 +14,7 @@ import duckdb
 
 from advisor.errors import AdvisorError
 from advisor.ingest.source import ReadContext, Source, shown
-from advisor.vocabulary.numbers import MOST_RANKS
+from advisor.vocabulary.numbers import MOST_RANKS, whole_sql
 
 _LONGEST_STEP_S = 1e5
 _LONGEST_RUN_S = 1e9  # thirty years; nine times as many ns are whole numbers
@@ -55,6 +55,7 @@ def write_table(context: ReadContext, source: Source) -> Written:
             raise AdvisorError(
                 "cannot be opened: its path is not UTF-8", where=str(path), hint="move it"
             )
+        con.execute(f"CREATE TEMP MACRO op_whole(number) AS {whole_sql('number', 'INTEGER')}")
         try:
             _run(
                 con,
@@ -87,6 +88,7 @@ def write_table(context: ReadContext, source: Source) -> Written:
     finally:
         for table in _TEMPORARY:
             con.execute(f"DROP TABLE IF EXISTS temp.{table}")
+        con.execute("DROP MACRO IF EXISTS temp.op_whole")
     return Written(kept, dict(dropped), steps_kept, steps)
 
 

@@ -7,6 +7,7 @@
 
 #define MAX_CATEGORIES 64
 #define MOST_POSITIONS (1 << 20)
+#define MOST_RANKS (1 << 20) /* vocabulary/numbers.py */
 #define TRY(condition) do { if (!(condition)) return REFUSED; } while (0)
 
 enum { DONE, REFUSED, FULL, ASK };
@@ -158,7 +159,7 @@ static int row(scanner *s, batch *b, const event *e) {
     int has_bytes = integer(&e->arg[A_BYTES], args >> A_BYTES & 1, &bytes);
     TRY(has_pid >= 0 && has_tid >= 0 && has_device >= 0 && has_correlation >= 0 && has_external >= 0 && has_bytes >= 0);
     TRY(device >= INT32_MIN && device <= INT32_MAX);
-    if (s->merged) TRY(integer(&e->arg[A_RANK], args >> A_RANK & 1, &rank) >= 0 && rank >= INT32_MIN && rank <= INT32_MAX);
+    if (s->merged && args >> A_RANK & 1) TRY(integer(&e->arg[A_RANK], 1, &rank) > 0 && rank >= 0 && rank < MOST_RANKS);
 
     int64_t start = 0, duration = 0;
     if (fields >> TS & 1) TRY(nanoseconds(&e->field[TS], &start));

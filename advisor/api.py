@@ -231,7 +231,7 @@ def load(
     )
     if share:
         from advisor.config.share_key import share_key
-        from advisor.store.pseudonyms import hide_names
+        from advisor.store.hide_names import hide_names
 
         names = hide_names(made, share_key())
         return Run(made, command=names.hidden_command(command, [str(path) for path in paths]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,8 +143,8 @@ def test_the_judgement_is_the_same(fixtures_dir: Path) -> None:
 def test_names_inside_words_and_paths_go_and_words_of_ours_stay() -> None:
     names = Pseudonyms(_KEY)
     host = names.learn("host", "node1.lan")
-    assert names.hidden("node1-ib0: node1.lan/node1_17 node11") == (
-        f"{host}-ib0: {host}/{host}_17 node11"
+    assert names.hidden("node1-ib0: node1.lan/node1_17 node rank11") == (
+        f"{host}-ib0: {host}/{host}_17 node rank11"
     )
     for kept in ("NET/IB/0/GDRDMA", "3.2 GB/s", "https://github.com/NVIDIA/nccl/issues/1405",
                  "2.21.5", "12:34:56", "0000:3b:00.0", "127.0.0.1", "and/or", "a / b"):  # fmt: skip
@@ -291,3 +292,67 @@ def test_a_relative_path_names_no_folder(
             "SELECT DISTINCT source FROM topology WHERE kind = 'warning' LIMIT 1"
         ).source
     assert place.startswith("path-")
+
+
+def test_hosts_of_another_number_or_domain_are_hosts_too() -> None:
+    names = Pseudonyms(_KEY)
+    one = names.learn("host", "gpunode-Quokka0")
+    said = names.hidden(
+        "gpunode-quokka0 GPUNODE-quokka12 gpunode-quokka12.cell-3.lab.de, node 12.5"
+    )
+    first, second, third, rest = said.split(" ", 3)
+    assert first == one
+    assert second != one
+    assert third.rstrip(",").startswith("host-")
+    assert rest == "node 12.5"
+    names.learn("host", "rank0")  # a word of ours: what has another number is no host
+    assert names.hidden("rank1, rank0.log") == f"rank1, {names.hidden('rank0')}.log"
+
+
+_IN_TEXT = (
+    "NET/IB : Got completion from peer gpunode-quokka8<55000> with status=12",
+    "peer 10.99.88.99<41231> (gpunode-quokka9.cluster.marmoset.example) refused",
+    "contact wombat@marmoset.example or ssh wombat@login-echidna; gpunode-quokka9",
+    "srun --user numbat x, user=numbat, fe80::1234:5678:9abc:def0",
+    "https://ci.bilby.corp/x, numbat again, LOGIN-ECHIDNA, quoll.marmoset.example:80",
+)
+
+
+def test_hosts_and_users_that_only_a_free_text_names_are_hidden(tmp_path: Path) -> None:
+    """GIVEN lines of a log that name hosts by an address, a login, an end or a domain."""
+    head = "pademelon3:11:11 [0] NCCL"
+    lines = [f"{head} INFO NCCL version 2.21.5+cuda12.4"]
+    lines += [f"{head} WARN {text}" for text in _IN_TEXT]
+    (tmp_path / "nccl.log").write_text("\n".join(lines) + "\n")
+    secrets = ("quokka", "marmoset", "wombat", "echidna", "numbat", "bilby", "quoll", "pademelon",
+               "10.99", "fe80")  # fmt: skip
+    with advisor.load(tmp_path, share=True) as run:
+        for form in FORMATS:
+            text = run.render(form).lower()
+            left = [text[max(0, at - 40) : at + 40] for s in secrets if (at := text.find(s)) >= 0]
+            assert not left, form
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in (Path(__file__).parents[2] / "fixtures").iterdir())
+)
+def test_no_report_of_a_fixture_names_a_host(name: str, fixtures_dir: Path) -> None:
+    place = fixtures_dir / name
+    try:
+        with advisor.load(place) as plain:
+            hosts = {
+                host
+                for table in ("rank", "topology")
+                for host in plain.sql(f"SELECT DISTINCT host FROM {table}").host.dropna()
+            }
+    except AdvisorError:
+        return  # no recording
+    hosts -= {"localhost"}
+    if not hosts:
+        return
+    with advisor.load(place, share=True) as run:
+        for form in ("html", "json"):
+            text = run.render(form)
+            found = [h for h in hosts if re.search(rf"(?<!\w){re.escape(h)}(?!\w)", text, re.I)]
+            assert not found, form

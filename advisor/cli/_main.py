@@ -16,6 +16,7 @@ import click
 from advisor import __version__
 from advisor.cli._closed import open_closed_streams
 from advisor.cli._interrupt import end_process, interrupted, watch_for_interrupts
+from advisor.cli._limited_memory import NO_MEMORY, spare_memory, work_in_child
 from advisor.config.settings import FILE_NAME, check_settings, load_settings
 from advisor.errors import AdvisorError, not_written, refused
 
@@ -145,9 +146,12 @@ def main(args: list[str] | None = None) -> None:
 
     Without ``args`` this is the whole process, which ends with it.
     """
+    if args is None:
+        work_in_child()
     _start()
     gc.set_threshold(_ALLOCATIONS, *gc.get_threshold()[1:])
     try:
+        spare_memory()
         status = _root.main(args=args, prog_name="advisor", standalone_mode=False)
         click.echo(nl=False)  # writes what waits, while it can still be told that it was refused
         code = status if isinstance(status, int) else 0
@@ -170,6 +174,12 @@ def main(args: list[str] | None = None) -> None:
         click.echo(f"advisor: {error}", err=True)
         sys.exit(2)
     except Exception as error:
+        # First, as what the others import has no room either.
+        if _out_of_memory(error) and not os.environ.get("ADVISOR_DEBUG"):
+            click.echo(NO_MEMORY, err=True, nl=False)
+            if args is None:
+                end_process(2)
+            sys.exit(2)
         from advisor.store.running import was_stopped
 
         if was_stopped(error):
@@ -178,13 +188,6 @@ def main(args: list[str] | None = None) -> None:
             raise
         if isinstance(error, OSError) and _could_not_print(error):
             click.echo(f"advisor: {not_written(error, 'standard output')}", err=True)
-            sys.exit(2)
-        if _out_of_memory(error):
-            click.echo(
-                "advisor: there is not enough memory\n"
-                "  free some (also check ulimit -v), read fewer ranks at once, or less: --lean",
-                err=True,
-            )
             sys.exit(2)
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             click.echo(f"advisor: {str(error.filename)[:80]}…: this name is too long", err=True)

@@ -12,11 +12,16 @@ LAUNCHER = "ADVISOR_LAUNCHER_PID"
 _PR_SET_PDEATHSIG = 1
 
 
-def end_with_parent() -> None:
-    """From here on this process is killed when its parent ends (Linux; elsewhere nothing)."""
+def killed_with_parent() -> bool:
+    """From here on this process is killed when its parent ends; False where that cannot be."""
     if not sys.platform.startswith("linux"):
-        return
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0):
+        return False
+    return not ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def end_with_parent() -> None:
+    """As :func:`killed_with_parent`, for a rank; it ends now where its launcher has ended."""
+    if not killed_with_parent():
         return  # not allowed here: it lives on, as it would without this
     launcher = os.environ.get(LAUNCHER)
     if launcher is not None and os.getppid() != int(launcher):

@@ -73,7 +73,8 @@ _TABLES: dict[str, dict[str, str]] = {
     | {"since": _NUMBER, "fixed": _NUMBER, "since_text": _TEXT, "fixed_text": _TEXT}
     | {"channels_at_most": _NUMBER},
     "ref_message": dict.fromkeys(("message", "effect", "cause", "fix", "source"), _TEXT)
-    | {"place": _NUMBER, "between_hosts": "BOOLEAN", "explains": "VARCHAR[]"},
+    | {"place": _NUMBER, "explains": "VARCHAR[]"}
+    | dict.fromkeys(("between_hosts", "by_class"), "BOOLEAN"),
     "ref_device": {
         "name": _TEXT,
         "phrases": "VARCHAR[]",

@@ -185,6 +185,12 @@ def test_the_cause_of_a_reported_warning_is_named(source: str, cause: str, line:
     assert named(f"{place} {text}", is_warning=True) == cause, source
 
 
+def test_a_warning_of_nccls_monitor_is_told_from_the_jobs_own() -> None:
+    """RAS of a second job on a host finds its port taken: vllm-project/vllm issue 19204."""
+    said = "Call to bind failed: Address already in use"
+    assert named(f"ras/client_support.cc:160 {said}", is_warning=True) == "ras-socket"
+
+
 def test_lines_that_are_no_warnings_are_named_where_they_tell_of_an_error() -> None:
     for cause, line in UNMARKED:
         assert named(line, is_warning=False) == cause

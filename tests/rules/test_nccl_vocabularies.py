@@ -107,9 +107,9 @@ EXITS = [
 CODES = {
     "exit-usage": [2],
     "exit-start": [126, 127],
-    "rank-killed": [-9, 137],
-    "loader-shared-memory": [-7, 135],
-    "segmentation-fault": [-11, 139],
+    "rank-killed": [-9, 137, 247],
+    "loader-shared-memory": [-7, 135, 249],
+    "segmentation-fault": [-11, 139, 245],
     "child-failed": [1, 3, 134, 143, 255, -6, -15],
 }
 
@@ -128,9 +128,14 @@ def test_no_end_is_told_by_a_code_of_nought() -> None:
 WORDS = {
     "pod-evicted": ["  Reason:       Evicted", "Warning  Preempting  2m  kubelet  text",
                     "pod/worker-0   0/1   NodeShutdown   0   3m"],
-    "container-start": ["  Reason:       ContainerCannotRun", "RunContainerError: failed",
+    "container-start": ["pyxis:     [ERROR] Command not found: nvidia-container-cli, see x",
+                        "  Reason:       ContainerCannotRun", "RunContainerError: failed",
                         "pod/worker-0   0/1   CreateContainerConfigError   0   3m"],
-    "image-pull": ["  Reason:       InvalidImageName"],
+    "image-pull": ["  Reason:       InvalidImageName", "pyxis: failed to import docker image"],
+    # Pyxis' own lines tell nothing, those of enroot's log below do.
+    "container-ended": ["slurmstepd: error: pyxis: container start failed with error code: 1",
+                        "slurmstepd: error: spank: required plugin spank_pyxis.so: init"],
+    "ray-worker-refused": ["Failed to register worker 2ea0a7 to Raylet. Invalid: Unknown worker"],
     "time-limit": ["JobState=TIMEOUT Reason=TimeLimit Dependency=(null)",
                    "12345.0  train  gpu  acct  64  TIMEOUT  0:0",
                    "  Reason:       DeadlineExceeded"],
@@ -143,7 +148,20 @@ WORDS = {
                     "[mpiexec@n1] HYD_sock_write: write error (Bad file descriptor)"],
     "mpi-daemon-lost": ["ORTE has lost communication with a remote daemon."],
     "mpi-tcp": ["WARNING: Open MPI failed to TCP connect to a peer MPI process.  This"],
-    "mpi": ["mpirun was unable to launch the specified application as it could not access"],
+    "program-missing": ["mpirun was unable to launch the specified application as it could not",
+                        "mpirun was unable to find the specified executable file, and therefore",
+                        "pyxis:     enroot-switchroot: failed to execute: /bin/bash: No such file"],
+    "container-restarts": ["Warning  BackOff  2m  kubelet  Back-off restarting failed container",
+                           "pod/worker-0   0/1   CrashLoopBackOff   4   3m"],
+    "no-cuda-device": ["XlaRuntimeError: FAILED_PRECONDITION: No visible GPU devices."],
+    "too-many-files": ["OSError: [Errno 28] inotify watch limit reached"],
+    "ptx-unsupported": ["INTERNAL: Failed to launch ROCm kernel: f: hipError_t(303)"],
+    "threads": ["RuntimeError: Resource temporarily unavailable"],
+    "sizes-do-not-divide": ["ValueError: World size (2) is insufficient for PP=2, TP=2"],
+    # What an engine or a launcher says of a process of its own.
+    "child-failed": ["[2026-01-01 10:00:00 TP5] Scheduler hit an exception: Traceback (most recent",
+                     "Child process with PID 652 terminated with code 1. Forcefully terminating",
+                     "ERROR text_generation_launcher: Shard 1 failed to start"],
     "cublas-start": ["cusolver error: CUSOLVER_STATUS_NOT_INITIALIZED, when calling `x`",
                      "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED"],
     "cudnn-failed": ["RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR",
@@ -151,6 +169,12 @@ WORDS = {
     "jax-coordination": ["jax.errors.JaxRuntimeError: UNAVAILABLE: connection reset"],
     "container-kernel": ["slurmstepd: error: pyxis: seccomp filter failed: Not permitted"],
     "no-route": ["OSError: [Errno 113] No route to host"],
+    # A number of the system's in each form: Python's, Rust's for people and for programmers.
+    "disk-full": ["OSError: [Errno 28] No space left on device",
+                  "No space left on device (os error 28)",
+                  'IoError(Os { code: 28, kind: StorageFull, message: "No space left" })'],
+    "device-absent": ["OSError: [Errno 16] Device or resource busy: 'a'",
+                      'Os { code: 16, kind: ResourceBusy, message: "Device or resource busy" }'],
 }  # fmt: skip
 
 

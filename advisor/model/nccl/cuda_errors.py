@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_NUMBER = r"(?i:\bcuda(?: runtime| execution)?(?: failed with)? error(?:_t)? ?\(?|\bcudaError_t )"
+_NUMBER = r"(?i:\b(?:cuda|hip)(?: runtime| execution)?(?: failed with)? ?error(?:_t)? ?\(?)"
 SIGNS = (
     "cudaError",
     "hipError",

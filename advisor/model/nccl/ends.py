@@ -1,8 +1,9 @@
 """How launchers, shells and runtimes write that a process ended by a signal or with an exit code.
 
 Each writes the one number its own way: as the signal, by its name or in words, as an exit code
-below zero (Python) or as 128 and the signal (shells, containers). A pattern made here knows all of
-them, so that an entry of the catalogue names the signal alone.
+below zero (Python), that in one byte, or as 128 and the signal (shells, containers). A pattern made
+here knows all of them, so that an entry of the catalogue names the signal alone; so it is with the
+number of an error that the operating system returned.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _WORDS = {
     Signals.SIGSEGV: "segmentation fault",
 }
 _SHELL = 128  # added to the signal by POSIX shells and container runtimes
+_BYTE = 256  # an exit code below zero is passed on as what is left of it in one byte
 _CODE = (
     r"(?i:(?:\bexit(?:ed|s)?|return(?:ed)?|crashed|terminated)(?: with)?(?: non-zero)?"
     r"(?: exit| error)?[ _]?(?:code|status) {0,5}[:=(]? {0,4})"
@@ -44,12 +46,21 @@ def exited_with(codes: Sequence[int]) -> End:
     return End(rf"{_CODE}(?:{'|'.join(str(code) for code in codes)})\b", _SIGNS)
 
 
+def returned(errnos: Sequence[int]) -> End:
+    """How Python and Rust write that the operating system returned one of ``errnos``."""
+    numbers = "|".join(str(number) for number in errnos)
+    return End(
+        rf"(?:\[Errno|\(os error) (?:{numbers})[\])]|\bcode: (?:{numbers}), kind: ",
+        ("[Errno ", "(os error ", ", kind: "),
+    )
+
+
 def ended_by(signal: int) -> End:
     """How it is written that ``signal`` ended a process."""
     number, words = Signals(signal), _WORDS[Signals(signal)]
     said = f"(?:{words}|{words.capitalize()}|{words.title()})"
     forms = (
-        rf"{_CODE}(?:-{number:d}|{_SHELL + number})\b",
+        rf"{_CODE}(?:-{number:d}|{_SHELL + number}|{_BYTE - number})\b",
         rf"(?i:\bcode)[ =:]{{1,3}}-{number:d}\b",
         rf"{_BEFORE_SIGNAL}(?i:signal)[ :]{{1,2}}{number:d}\b",
         rf"Signal {number:d} \(",

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from advisor.config.loader import FileModel, load_model
 from advisor.model.nccl import cuda_errors
-from advisor.model.nccl.ends import ended_by, exited_with
+from advisor.model.nccl.ends import ended_by, exited_with, returned
 
 EXCEPTION = "exception"
 """The entry of an exception of which no other knows what it tells."""
@@ -31,7 +31,8 @@ _QUOTES = re.compile(
 )
 # What a program says of an exception that it caught: a logger's level, or what it does without.
 _GOES_ON = re.compile(
-    r"^.{0,60}\b(?:INFO|DEBUG|WARNING|WARN)\b|[Ff]all(?:s|ing)? ?back (?:to|on)\b|"
+    r"^.{0,60}\b(?:INFO|DEBUG|WARNING|WARN)\b|^I\d{4} [\d:.]{8,20} |"
+    r"[Ff]all(?:s|ing)? ?back (?:to|on)\b|"
     r"[Cc]ontinuing with|[,;] (?:ignored|ignoring|skipped|skipping)\b|"
     r"\b[Uu]s(?:es|ing) (?:the |a |its )?"
     r"(?:defaults?|fall ?back|native|slow|eager|plain|python|Python|torch|foreach|math)\b|"
@@ -51,9 +52,9 @@ class Message(FileModel):
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
     torch, the driver or a scheduler prints it, or NCCL as information. ``signal`` ended a process:
     every form in which that is written is one of the entry's too, as those of the errors in
-    ``cuda`` (number to name) and of the exit codes in ``exits`` are. ``between_hosts``: on one host
-    it does no harm. ``calls`` names an exception by the calls of its traceback, files and
-    functions, where its text does not.
+    ``cuda`` (number to name) and ``errnos`` and of the exit codes in ``exits`` are.
+    ``between_hosts``: on one host it does no harm. ``calls`` names an exception by the calls of its
+    traceback, files and functions, where its text does not.
     ``by_class``: the class of an exception is all that names it, so that its calls tell more.
     """
 
@@ -77,6 +78,7 @@ class Message(FileModel):
     signs: list[str] = Field([])
     signal: int | None = None
     exits: list[int] = Field([])
+    errnos: list[int] = Field([])
     cuda: dict[int, str] = Field({})
     between_hosts: bool = False
     calls: str | None = None
@@ -254,12 +256,11 @@ def _whole() -> tuple[tuple[Message, re.Pattern[str], tuple[str, ...]], ...]:
         if item.effect == "probable" or item.id in exceptions_by_words():
             continue
         forms, signs = [item.pattern] if item.pattern else [], list(item.signs)
-        if item.signal is not None:
-            end = ended_by(item.signal)
-            forms, signs = [*forms, end.pattern], [*signs, *end.signs]
-        if item.exits:
-            end = exited_with(item.exits)
-            forms, signs = [*forms, end.pattern], [*signs, *end.signs]
+        ends = [ended_by(item.signal)] if item.signal is not None else []
+        ends += [exited_with(item.exits)] if item.exits else []
+        ends += [returned(item.errnos)] if item.errnos else []
+        forms += [end.pattern for end in ends]
+        signs += [sign for end in ends for sign in end.signs]
         if item.cuda:
             forms = [*forms, cuda_errors.returned(item.cuda)]
             signs += cuda_errors.SIGNS

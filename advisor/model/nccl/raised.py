@@ -59,6 +59,13 @@ def named_by_calls(text: str, calls: str) -> str | None:
     return next((item for item, by, _ in _by_calls() if by.search(calls)), None)
 
 
+def is_guess(message: str, text: str) -> bool:
+    """Whether an exception has its entry from the calls alone: its text is none of the entry's."""
+    return message not in named_by_class() and any(
+        item == message and (said is None or not said.search(text)) for item, _, said in _by_calls()
+    )
+
+
 def named_by_both(text: str, calls: str) -> str | None:
     """The id of an entry that what was raised and the calls both are of: no other is as sure.
 

@@ -107,9 +107,52 @@ def test_an_unknown_exception_is_named_with_its_rank_and_its_place(tmp_path: Pat
     said = [f"[rank5]: {line}" for line in (*CALLS.splitlines(), "PayloadEmpty: none of 4")]
     said.append("torch.distributed.elastic.multiprocessing.errors.ChildFailedError:")
     found = first_finding(tmp_path, "\n".join((*said, "")))
-    assert found.title == "The program raised PayloadEmpty"
+    assert found.title == "The program raised PayloadEmpty: none of 4"
     assert (found.ranks, found.severity.value) == ([5], "critical")
     assert "steps/train.py:40 (main)" in str(found.because)
+
+
+@pytest.mark.parametrize(
+    ("calls", "said", "words"),
+    [
+        (CALLS, "ValueError: the key has 13 letters, 40 are needed", "13 letters, 40 are needed"),
+        (CALLS, "KeyError: 'input_ids'", "'input_ids'"),
+        (CALLS, "AssertionError: lock count of node 291 is 0", "lock count of node 291 is 0"),
+        # What its calls are of is a guess: the text is of none that the entry knows.
+        (
+            CALLS.replace(
+                "nn/modules/module.py", "distributed/fsdp/_fully_shard/_fsdp_param_group.py"
+            ),
+            "RuntimeError: parameters are still on the device meta",
+            "still on the device meta",
+        ),
+    ],
+)
+def test_an_exception_that_its_class_or_calls_name_says_its_own_words(
+    calls: str, said: str, words: str, tmp_path: Path
+) -> None:
+    assert words in first_finding(tmp_path, f"{calls}{said}\n").title
+
+
+def test_long_words_of_an_exception_end_between_two(tmp_path: Path) -> None:
+    found = first_finding(tmp_path, f"{CALLS}ValueError: {'abcdefg ' * 20}\n")
+    assert found.title.endswith("abcdefg …") and len(found.title) <= 140
+
+
+def test_what_a_loaders_process_raised_is_told_once_where_it_arose(tmp_path: Path) -> None:
+    inner = CALLS.replace("Traceback (most", "Original Traceback (most")
+    text = f"{CALLS}IndexError: Caught IndexError in DataLoader worker process 3.\n{inner}"
+    with_last = f"{text}IndexError: list index out of range\nexitcode: 1\n"
+    found = first_finding(tmp_path, with_last)
+    assert "Caught" not in str(found.because)
+    assert "steps/train.py:40 (main)" in str(found.because)
+
+
+def test_an_exceptions_words_go_on_in_the_next_lines(tmp_path: Path) -> None:
+    text = (
+        f"{CALLS}ValidationError: 1 validation error for EngineArgs\nparallel_size\n  must be > 0\n"
+    )
+    assert "parallel_size must be > 0" in first_finding(tmp_path, text).message
 
 
 LOADING = CALLS.replace("raise_it(batch)", "load_checkpoint(model)").replace(

@@ -52,6 +52,8 @@ warning         ``shm-full``, ""     file:line and text of an ``NCCL WARN`` line
                                      advisor/model/nccl/messages.yaml that it has. Per rank or
                                      host, as the prefix, a launcher or the line itself says
 raised-at       uncaught, ""         where that line's exception was raised: file, line, function
+named-by        calls                the same place, where the exception's text is not of the entry:
+                                     its calls alone named it
 survived        init                 a later line of the same thread: its communicator was made
                                      in spite of the warning in that line
 said-at         time                 when that line was printed, or the last before it with a time:

@@ -3,6 +3,8 @@
 A traceback prints the exception that was raised first first, then «The above exception was the
 direct cause of the following exception», then the traceback of that. Where the later one is known
 by what it says, the earlier one is the same error and no cause of its own.
+
+What an exception says may go on in the next lines: «1 validation error for EngineArgs».
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ from advisor.model.nccl.messages import named_by_class, told_by_itself
 # What is raised while another is handled may be of another kind: the first is then its own cause.
 _MARK = "The above exception was the direct cause of the following"
 _RAISED = re.compile(r"(?:[A-Za-z_][\w.]{0,120}\.)?[A-Z]\w{0,60}(?:Error|Exception|Timeout)\b")
+# Such a first line says nothing yet.
+_GOES_ON = re.compile(r":\s{0,8}$|\b\d{1,4} validation errors? for\b")
+_MOST_LINES = 2
 
 
 @dataclass
@@ -23,11 +28,18 @@ class Chained:
 
     _open: list[int] = field(default_factory=list)
     _marked: bool = False
+    _unfinished: int | None = None
+    _left: int = 0
 
-    def see(self, text: str) -> None:
-        """Take a line that says nothing by itself."""
+    def see(self, text: str) -> int | None:
+        """Take a line that says nothing by itself: the place of the exception that it goes on."""
         if self._open and text.lstrip().startswith(_MARK):
             self._marked = True
+        if self._left == 0 or self._marked or not text.strip():
+            self._left = 0
+            return None
+        self._left -= 1
+        return self._unfinished
 
     def named(self, text: str, message: str, place: int) -> list[int]:
         """The places of earlier exceptions of which ``message`` is the name too.
@@ -36,6 +48,7 @@ class Chained:
         """
         if _RAISED.match(text) is None:
             return []
+        self._unfinished, self._left = place, _MOST_LINES if _GOES_ON.search(text) else 0
         earlier = self._open if self._marked else []
         self._marked = False
         if told_by_itself(message):

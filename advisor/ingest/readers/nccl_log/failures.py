@@ -36,7 +36,7 @@ from advisor.model.nccl.messages import (
     reported,
     tells_an_end,
 )
-from advisor.model.nccl.raised import named_by_words, named_raised, probably
+from advisor.model.nccl.raised import is_guess, named_by_words, named_raised, probably
 
 MAX_WARNINGS = 1_000
 """Of one run; of those beyond them only the number is kept."""
@@ -130,7 +130,7 @@ class Failures:
         if self._progress and (progress := self._progress.get(where[0])):
             progress.see(record.text, where[1])
         if self._chained and (chained := self._chained.get((where[0], launcher))):
-            chained.see(record.text)
+            self._extend(chained.see(record.text), record.text)
         return None
 
     def signed(
@@ -161,8 +161,7 @@ class Failures:
         if line.begins or line.ends:
             survived = self._in_init.pop(thread, []) if line.ends else []
             for where in survived:
-                fact = Fact("survived", "init", text[:300], "run")
-                self.collected.keep(Slot("", 0), [fact], where)
+                self._of_run("survived", "init", text[:300], where)
             self._in_init.pop(thread, None)
 
     def finish(self, hosts: Hosts) -> None:
@@ -174,7 +173,7 @@ class Failures:
                 self.collected.keep(Slot("", 0), [Fact("progress", "step", said)], (path, line))
         self._keep_last_words()
         for where, time in self.clock.times().items():
-            self.collected.keep(Slot("", 0), [Fact("said-at", "time", time, "run")], where)
+            self._of_run("said-at", "time", time, where)
         self._order_first()
         self._marks.place(self.collected, hosts)
 
@@ -187,8 +186,7 @@ class Failures:
                 record = Record(None, None, "", None, line.text)
                 self._warning(None, probably(line.text), record, (path, line.number), line.launcher)
             elif not self.collected.is_full:
-                fact = Fact("output", "passing", first.text[:300], "run")
-                self.collected.keep(Slot("", 0), [fact], (path, first.number))
+                self._of_run("output", "passing", first.text[:300], (path, first.number))
 
     def _order_first(self) -> None:
         """Each agent says which process of its own was the first: of the job the earliest is."""
@@ -198,6 +196,18 @@ class Failures:
                 kept = self.collected.kept[index]
                 assert isinstance(kept.record, Fact)
                 self.collected.kept[index] = replace(kept, record=replace(kept.record, name=_ENDED))
+
+    def _of_run(self, kind: str, name: str, value: str, where: Where) -> None:
+        self.collected.keep(Slot("", 0), [Fact(kind, name, value, "run")], where)
+
+    def _extend(self, index: int | None, text: str) -> None:
+        """What a kept exception says goes on in ``text``."""
+        if index is None:
+            return
+        kept = self.collected.kept[index]
+        assert isinstance(kept.record, Fact)
+        value = f"{kept.record.value} {text.strip()[:200]}"
+        self.collected.kept[index] = replace(kept, record=replace(kept.record, value=value))
 
     def _place_above(self, where: Where, host: str) -> None:
         """The last line without a prefix is of ``host``, which a line below it names."""
@@ -239,8 +249,9 @@ class Failures:
         taken = self._warning(None, message, record, where, launcher)
         if raised is not None and place < len(every):
             caught = "uncaught" if raised.is_uncaught else ""
-            fact = Fact("raised-at", caught, raised.place, "run")
-            self.collected.keep(Slot("", 0), [fact], where)
+            self._of_run("raised-at", caught, raised.place, where)
+            if is_guess(message, raised.text):
+                self._of_run("named-by", "calls", raised.place, where)
         if len(every) > place:
             chained = self._chained.setdefault((where[0], launcher), Chained())
             for index in chained.named(record.text, message, place):

@@ -85,7 +85,7 @@ class Tracebacks:
     """Of one file; ``see`` its lines in their order."""
 
     is_source: bool = False
-    """The last line quotes the program: it says nothing of the job."""
+    """The last line quotes the program, or says again what is raised: it tells nothing new."""
     _open: dict[str, _Open] = field(default_factory=dict)
     _ignored: set[str] = field(default_factory=set)
     """Writers whose next traceback is no error."""
@@ -134,6 +134,7 @@ class Tracebacks:
             self.is_source = True
             return None
         if _AGAIN.search(text, 0, _LONGEST):
+            self.is_source = True
             return None
         text = text[:_LONGEST].rstrip()
         if _BARE_ASSERTION.fullmatch(text) and traceback.source.startswith(_ASSERT):

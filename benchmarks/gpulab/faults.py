@@ -40,7 +40,7 @@ class Made:
     place: Place = Place()
     healthy: Job | None = None
     without: tuple[tuple[str, Job], ...] = ()
-    """Of several faults at once: the job without the one that a rule names."""
+    """Of several faults at once: rules, and the job without the fault that each of them names."""
 
 
 @dataclass(frozen=True)

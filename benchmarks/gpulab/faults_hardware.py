@@ -61,7 +61,10 @@ def _slow_nvlink(job: Job, size: float, step: float, rng: random.Random) -> Made
     return Made(replace(job, link_factor=links), Place(edge=(a, b)))
 
 
-@fault("throttled-gpu", "straggler-rank slow-rank-in-stage", "device; nvidia-smi; clock",
+_SLOW_RANK = "straggler-rank slow-rank-in-stage imbalanced-pipeline-stages"
+
+
+@fault("throttled-gpu", _SLOW_RANK, "device; nvidia-smi; clock",
         (*ALL, "zero1", "fsdp1"))  # fmt: skip
 def _throttled(job: Job, size: float, step: float, rng: random.Random) -> Made:
     rank = rng.randrange(job.ranks)
@@ -101,7 +104,7 @@ def _slow_network(job: Job, size: float, step: float, rng: random.Random) -> Mad
     return Made(replace(job, link_factor=links))
 
 
-@fault("added-latency", "slow-ring-link latency-bound-collectives", "NIC; cable; probe; [Ff]use",
+@fault("added-latency", f"{_NIC} latency-bound-collectives", "NIC; cable; probe; [Ff]use",
         hosts=2)  # fmt: skip
 def _added_latency(job: Job, size: float, step: float, rng: random.Random) -> Made:
     host = rng.randrange(job.hosts)
@@ -133,8 +136,8 @@ def _slow_nvlink_tp(job: Job, size: float, step: float, rng: random.Random) -> M
     return Made(replace(job, link_factor=links), Place(ranks=(rank,)))
 
 
-@fault("throttled-in-layout", "straggler-rank slow-rank-in-stage imbalanced-pipeline-stages",
-        "device; nvidia-smi; clock", ("tp", "pp", "moe"))  # fmt: skip
+@fault("throttled-in-layout", _SLOW_RANK, "device; nvidia-smi; clock",
+        ("tp", "pp", "moe"))  # fmt: skip
 def _throttled_layout(job: Job, size: float, step: float, rng: random.Random) -> Made:
     rank = rng.randrange(job.ranks)
     factor = 1.0 + size * rng.uniform(1.1, 1.4)
@@ -150,8 +153,8 @@ def _slow_nic_layout(job: Job, size: float, step: float, rng: random.Random) -> 
     return Made(replace(job, link_factor=links), Place(hosts=(host,)))
 
 
-@fault("two-at-once", "straggler-rank slow-ring-link", "NIC; cable; device; nvidia; clock; probe",
-       ("ddp", "fsdp2", "hsdp"), hosts=2)  # fmt: skip
+@fault("two-at-once", f"straggler-rank {_NIC}", "NIC; cable; device; nvidia; clock; probe",
+       hosts=2)  # fmt: skip
 def _two(job: Job, size: float, step: float, rng: random.Random) -> Made:
     rank = rng.randrange(job.ranks)
     host = rng.randrange(job.hosts)
@@ -160,6 +163,6 @@ def _two(job: Job, size: float, step: float, rng: random.Random) -> Made:
     slow = ((rank, 1.0 + size * 0.8),)
     alone = (
         ("straggler-rank", replace(job, link_factor=links)),
-        ("slow-ring-link", replace(job, compute_factor=slow)),
+        (_NIC, replace(job, compute_factor=slow)),
     )
     return Made(replace(job, link_factor=links, compute_factor=slow), without=alone)

@@ -1,4 +1,4 @@
-"""Whether a finding names the location of a fault, and whether its first fix mends it."""
+"""Whether a finding names a fault's cause and its location, and whether its first fix mends it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ import re
 from advisor.findings import Finding
 from benchmarks.gpulab.cases import Case
 from benchmarks.gpulab.faults import FAULTS
+
+
+_HEAVY_STAGE = "imbalanced-pipeline-stages"
+
+
+def judge_cause(case: Case, finding: Finding) -> bool:
+    """Whether a finding names the fault's cause, or what costs as much.
+
+    A rank computes too long, or its stage does: that is the same only where it is all of its stage.
+    """
+    if finding.rule == _HEAVY_STAGE and case.place.stage < 0:
+        return finding.rule in case.right and set(finding.ranks) == set(case.place.ranks)
+    return finding.rule in case.right
 
 
 def judge_place(case: Case, finding: Finding) -> str | None:

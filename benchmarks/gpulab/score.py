@@ -15,7 +15,7 @@ from typing import Any
 
 from advisor.findings import Finding, FindingsReport, Severity
 from benchmarks.gpulab.cases import Case
-from benchmarks.gpulab.judge import judge_fix, judge_place
+from benchmarks.gpulab.judge import judge_cause, judge_fix, judge_place
 from benchmarks.gpulab.make import CASE_FILE, TRACES, read_case
 
 STRONG, WEAK = 0.10, 0.03
@@ -109,7 +109,7 @@ def compare(case: Case, report: FindingsReport | None, error: str = "") -> Score
         for finding in (report.findings if report else ())
         if finding.severity in (Severity.CRITICAL, Severity.WARNING)
     ]
-    position = next((i for i, finding in enumerate(alarms) if finding.rule in case.right), None)
+    position = next((i for i, one in enumerate(alarms) if judge_cause(case, one)), None)
     found = None if position is None else alarms[position]
     first = alarms[0] if alarms else None
     return Score(

@@ -15,7 +15,7 @@ import pytest
 from advisor.findings import Finding, Severity
 from benchmarks.gpulab import bases, cases, compare, edits, make, run
 from benchmarks.gpulab.cases import Case
-from benchmarks.gpulab.faults import FAULTS, Place
+from benchmarks.gpulab.faults import FAULTS, Made, Place
 from benchmarks.gpulab.job import Job
 from benchmarks.gpulab.judge import judge_fix, judge_place
 from benchmarks.gpulab.kineto import Clock
@@ -125,6 +125,15 @@ def test_jobs_of_every_seed_run_in_this_decade(torch: str) -> None:
     assert 1.7e9 < (clock.base + clock.start) / 1e9 < 1.8e9
 
 
+def test_every_rule_that_names_one_of_two_faults_has_its_gain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    takes = {1: 50.0, 2: 48.0, 3: 41.0}
+    monkeypatch.setattr(make, "_step", lambda job: (takes[job.steps], None))
+    both = Made(JOB, without=(("a", replace(JOB, steps=2)), ("b c", replace(JOB, steps=3))))
+    assert make._gains(both, takes[1]) == {"a": 2, "b": 9, "c": 9}
+
+
 def test_a_seed_has_what_the_issue_asks_for() -> None:
     plans = cases.plans(2)
     assert len({plan.id for plan in plans}) == len(plans)
@@ -180,6 +189,24 @@ def test_nothing_said_is_a_miss() -> None:
     assert (score.band, score.top, score.rank_of_truth) == ("strong", "healthy", None)
     assert score.fix_right is False
     assert score.error == "boom"
+
+
+@pytest.mark.parametrize(
+    ("place", "ranks", "first"),
+    [
+        (Place(ranks=(2,)), [2], 1),
+        (Place(ranks=(2,)), [2, 3], None),
+        (Place(ranks=(2, 3), stage=1), [2, 3], 1),
+    ],
+)
+def test_a_stage_is_a_slow_rank_where_it_is_that_rank_alone(
+    place: Place, ranks: list[int], first: int | None
+) -> None:
+    case = _case(place)
+    case.rules.append("imbalanced-pipeline-stages")
+    said = _finding(ranks=ranks).model_copy(update={"rule": "imbalanced-pipeline-stages"})
+    score = compare_report(case, SimpleNamespace(findings=[said]))
+    assert score.rank_of_truth == first
 
 
 @pytest.mark.parametrize(("gain_ns", "place"), [(12_000_000, 1), (8_000_000, None)])

@@ -8,7 +8,6 @@ from advisor.findings import Finding
 from benchmarks.gpulab.cases import Case
 from benchmarks.gpulab.faults import FAULTS
 
-
 _HEAVY_STAGE = "imbalanced-pipeline-stages"
 
 

@@ -45,10 +45,11 @@ def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
     links are alike by now.
     """
     home = homes(data)
-    seen = _by_gloo(data, home) if data.gloo else _by_nccl(data, home)
+    found = _by_gloo(data, home) if data.gloo else _by_nccl(data, home)
     probed = probe.places(home) if probe is not None else None
-    if seen is None:
+    if not found:
         return probe_rows(data, probed or (), alone=True)
+    seen, *beside = found
     same = next((one for one in probed or () if one.is_at(seen.culprit)), None)
     denied = probed is not None and probe is not None and probe.covers(seen.culprit, home)
     row = link_row(
@@ -64,24 +65,29 @@ def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
             **seen.evidence,
         },
     )
+    whole = [
+        link_row(data, one.culprit, one.share, calls=one.calls,
+                 expected_from=one.expected_from, evidence=one.evidence)
+        for one in beside
+    ]  # fmt: skip
     others = [one for one in probed or () if one is not same]
-    return [row, *probe_rows(data, others, alone=False)]
+    return [row, *whole, *probe_rows(data, others, alone=False)]
 
 
-def _by_nccl(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
+def _by_nccl(data: Inputs, home: Mapping[int, Home]) -> list[Seen]:
     from advisor.metrics.links.by_posterior import by_posterior  # with NCCL's cost model: large
 
     return by_posterior(data, home)
 
 
-def _by_gloo(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
+def _by_gloo(data: Inputs, home: Mapping[int, Home]) -> list[Seen]:
     found = _explained(data, home)
     peers = peer_excess(data.columns, data.groups, data.infos, data.exclusive)
     slow = [peer for peer in peers if peer.slow]
     culprit = _by_rank(peers, found, home) if slow else _by_ring(found, home)
     if culprit is None:
-        return None
-    return Seen(
+        return []
+    seen = Seen(
         culprit,
         _share(found, [p for p in slow if culprit.used_by(p.ranks)]),
         (found.calls if found else 0) + sum(p.calls for p in slow),
@@ -92,6 +98,7 @@ def _by_gloo(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
             "groups": [peer._asdict() for peer in peers],
         },
     )
+    return [seen]
 
 
 def homes(data: Inputs) -> dict[int, Home]:

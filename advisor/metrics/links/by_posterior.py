@@ -26,11 +26,24 @@ _OF_NO_NETWORK = 0.04
 else than the network: what they wait for is not in these times."""
 
 
-def by_posterior(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
-    """What the calls say of the links; None where the network is likely healthy."""
+def by_posterior(data: Inputs, home: Mapping[int, Home]) -> list[Seen]:
+    """What the calls say of the links, nothing where these are likely healthy.
+
+    A location comes first; beside one that slows calls but little all links may be slow.
+    """
     found = slow_location(data, home)
-    if found is None:
-        return None
+    seen = None if found is None else _seen(data, home, found)
+    if found is None or seen is None:
+        return []
+    whole = None
+    if seen.expected_from in ("stagger", "peer groups") and seen.culprit.kind != "candidates":
+        own = 1.0 if found.locations[0].inside else found.slowdown[2]
+        whole = _by_sheet(data, home, found, beside=own)
+    return [seen] if whole is None else [seen, whole]
+
+
+def _seen(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | None:
+    """The location, or the network as a whole."""
     if found.unsteady[0] > _UNSTEADY and (found.nothing > SURE or found.by_sheet):
         return _unsteady(data, home, found)
     if found.nothing > LIKELY or _everywhere(found) > LIKELY:
@@ -95,9 +108,15 @@ def _by_fixed_time(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen
     )
 
 
-def _by_sheet(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | None:
-    """The network as a whole, where machines with the job's device have a faster one."""
-    slower = sorted(factor for factor in found.against.values() if factor > _CLEARLY_FASTER)
+def _by_sheet(
+    data: Inputs, home: Mapping[int, Home], found: Found, beside: float = 1.0
+) -> Seen | None:
+    """The network as a whole, where machines with the job's device have a faster one.
+
+    ``beside``: how many times as long calls take at most for a location that is slow.
+    """
+    factors = sorted(factor / beside for factor in found.against.values())
+    slower = [factor for factor in factors if factor > _CLEARLY_FASTER]
     if not slower:
         return None
     return Seen(

@@ -27,7 +27,7 @@ def test_jitters_first_fix_is_for_the_kind_of_pause_that_it_names(
     kind: str | None, first: str
 ) -> None:
     facts = {"host_kind": kind, "few_calls": False, "shared_cores": False,
-             "worst_rank": 3, "worst_step": 7}  # fmt: skip
+             "worst_rank": 3, "worst_step": 7, "per_step": "per step"}  # fmt: skip
     fixes = said(_RULES["jitter"].fix, facts, render_lines)
     assert first in fixes[0]
     assert sum("gc.disable()" in fix for fix in fixes) == 1
@@ -51,7 +51,7 @@ def test_gradients_are_sent_as_what_the_words_beside_the_code_say(hook: str, by_
     rule = _RULES["fp32-gradients"]
     known = {"hook": hook, "by_hand": by_hand, "sharded": False, "sixteen": False, "bytes": 4e7,
              "exposed_ns": 2e7, "savings_ns": 1e7, "savings_high_ns": 2e7,
-             "fall": "up to 20 ms"}  # fmt: skip
+             "fall": "up to 20 ms", "per_step": "per step"}  # fmt: skip
     words, _, code = said(rule.fix, known, render_lines)[0].partition("\n")
     assert f"as {hook}" in words
     (of_code,) = {*re.findall(r"\bb?f(?:p|loat)?16", code)}

@@ -123,10 +123,10 @@ def test_links_of_amd_gpus_are_looked_at_with_their_own_tools(tmp_path: Path) ->
     (slow,) = found(tmp_path / "amd", [printed(of(62, hosts=1, device="AMD Instinct MI300X"))])
     (other,) = found(tmp_path / "nvidia", [printed(of(62, hosts=1))])
     of_amd, of_nvidia = str(slow.fix), str(other.fix)
-    assert "rocm-smi" in of_amd
+    assert "amd-smi" in of_amd
     assert "nvidia-smi" not in of_amd
     assert "nvidia-smi" in of_nvidia
-    assert "rocm-smi" not in of_nvidia
+    assert "amd-smi" not in of_nvidia
 
 
 def test_of_five_pairs_those_that_reach_half_are_named_with_the_host_they_share(

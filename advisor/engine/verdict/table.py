@@ -132,18 +132,24 @@ def _best(it: Situation, least: float) -> Decision | None:
     losses = [item for item in likely if item.rule in NOBODYS]
     least_ns = COVERED * max(map(expected_ns, losses), default=0.0)
     causes = [item for item in likely if item not in losses and expected_ns(item) >= least_ns]
-    found = about(max(causes or losses, key=expected_ns))
+    # What a probe finds sound by now leads only where nothing else is likely.
+    found = about(max(causes or losses, key=lambda item: (not _is_denied(item), expected_ns(item))))
     unknown = it.coverage is not None and it.coverage.share < LEAST_KNOWN
     if unknown and found.kind is VerdictKind.SURE:
         return found._replace(kind=VerdictKind.PROBABLE)
     return found
 
 
+def _is_denied(finding: Finding) -> bool:
+    """Whether a probe found sound what a recording shows as slow."""
+    return finding.evidence.facts.get("probe") == "denies"
+
+
 def about(finding: Finding) -> Decision:
     """The shape of a verdict on this finding; of a rule that no lab has tried none is sure."""
     if finding.rule in NOBODYS:
         return Decision(VerdictKind.LOSSY, finding.rule, finding)
-    if finding.evidence.facts.get("probe") == "denies":
+    if _is_denied(finding):
         return Decision(VerdictKind.INCONCLUSIVE, "probe-denies", finding)
     if not finding.is_sure():
         return Decision(VerdictKind.PROBABLE, "finding", finding)

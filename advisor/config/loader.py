@@ -119,12 +119,12 @@ def validate(document: Any, model: type[M], *, source: str, node: Any = None) ->
 
 def load_model(path: Path, model: type[M]) -> M:
     """Read and validate one YAML file. Raises AdvisorError (file, line, what to write)."""
-    made: M = model_of(_text(path), path, model)
+    made: M = _model_of(_text(path), path, model)
     return made
 
 
 @lru_cache(maxsize=256)
-def model_of(text: str, path: Path, model: type[M]) -> M:
+def _model_of(text: str, path: Path, model: type[M]) -> M:
     """The same of a file's text, validated once in a process; for models that nobody changes."""
     with contextlib.suppress(NotYamlError, ValidationError):
         return model.model_validate(parsed(text))

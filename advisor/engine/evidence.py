@@ -29,8 +29,12 @@ def evidence_of(
             continue
         shown = [[room.plain(value) for value in line] for line in rows[:_MAX_EVIDENCE_ROWS]]
         for place in (index for index, name in enumerate(columns) if name == "process_group"):
+            names = {
+                group: group_name(sandbox, facts, group)
+                for group in {line[place] for line in shown}
+            }
             for line in shown:
-                line[place] = group_name(sandbox, facts, line[place])
+                line[place] = names[line[place]]
         note = query.note
         if len(rows) > len(shown):
             note = f"{note} First {len(shown)} of {len(rows)} rows.".strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from advisor.findings import Finding
@@ -304,11 +305,7 @@ def _of_collective(op: str) -> list[tuple[str, Callable[[RunFigures, Any], str]]
         ("  MB", lambda _, total: _optional(total.bytes_per_step, short, 1e6)),
         (
             "  exposed ms",
-            lambda row, total: (
-                "-"
-                if total.exposed_ns_per_step is None
-                else of_step(row, total.exposed_ns_per_step)
-            ),
+            lambda row, total: _optional(total.exposed_ns_per_step, partial(of_step, row)),
         ),
         ("  hidden %", lambda _, total: _optional(total.hidden, percent)),
     ]

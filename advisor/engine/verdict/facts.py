@@ -183,7 +183,7 @@ def read_situation(
         strangers=strangers(sandbox),
         idling=next(iter(sandbox.records(_IDLING)), {}),
         replay_saves_ns=float(sandbox.records(_SAVES)[0]["ns"]) if shares is not None else 0.0,
-        most_exposed=_most_exposed(sandbox),
+        most_exposed=_most_exposed(sandbox) if shares is not None else "",
         instead=recorded_instead(sandbox) if not blind and _is_blind(sandbox) else {},
     )
 

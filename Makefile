@@ -48,27 +48,26 @@ check-rules:
 	$(BIN)/advisor rules --test
 
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
-# Counting coverage costs a quarter of the time, so that only test-all asks for it, and of the quick
-# tests: the others see little more. It has test run first unless it has passed, counted, for every
-# file as it is now. COVERAGE=1 make test counts.
-COUNT   := $(if $(COVERAGE),--cov=advisor --cov-report=term:skip-covered)
-COUNTED := build/test.counted
+# test-all has test run first, unless it has passed for every file as it is now.
+PASSED  := build/test.passed
 READ    := advisor rules workloads tests fixtures benchmarks docs $(wildcard *.toml *.txt *.yml *.py *.md) Makefile
-CHANGED = find $(READ) -newer $(COUNTED) -type f ! -path '*/__pycache__/*' ! -name '*.so' -print -quit
+CHANGED = find $(READ) -newer $(PASSED) -type f ! -path '*/__pycache__/*' ! -name '*.so' -print -quit
 
 test: ## format, lint, types, layers, rule examples, units, a real recording (in minutes)
-	@mkdir -p build && rm -f $(COUNTED) && touch build/test.begun
+	@mkdir -p build && rm -f $(PASSED) && touch build/test.begun
 	@$(MAKE) --no-print-directory check
-	$(PYTEST) $(COUNT) -m 'not slow and not chromium and not long'
-	@$(if $(COVERAGE),mv build/test.begun $(COUNTED))
+	$(PYTEST) -m 'not slow and not chromium and not long'
+	@mv build/test.begun $(PASSED)
 
-test-all: ## test, and processes, Chromium, Ray, wheels, strategies, documentation, coverage
-	@test -e $(COUNTED) && test -z "$$($(CHANGED))" || $(MAKE) --no-print-directory COVERAGE=1 test
+test-all: ## test, and processes, Chromium, Ray, wheels, strategies, documentation
+	@test -e $(PASSED) && test -z "$$($(CHANGED))" || $(MAKE) --no-print-directory test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	$(PYTEST) -m '(slow or chromium) and not long'
 
-test-long: $(VENV)/.developed ## what shows more of the same: before a release, and beside make fuzz
-	ADVISOR_TEST_EXAMPLES=long $(PYTEST) -m 'long or hypothesis'
+# Counting coverage costs a quarter of the time: here alone, of these and the quick tests.
+test-long: $(VENV)/.developed ## what shows more of the same, and coverage: before a release, and beside make fuzz
+	ADVISOR_TEST_EXAMPLES=long $(PYTEST) --cov=advisor --cov-report=term:skip-covered \
+	  -m 'long or hypothesis or not (slow or chromium)'
 
 SEED ?= $(shell date +%s)
 

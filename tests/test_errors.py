@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from advisor.store import Store
-from tests.support.marks import slow
+from tests.support.marks import long
 
 
 def advisor(*args: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -77,7 +77,7 @@ def test_a_truncated_trace_is_read_as_far_as_it_goes(tmp_path: Path, fixtures_di
         ("half.parquet", b"PAR1" + bytes(100)),
     ],
 )
-@pytest.mark.parametrize("command", ["diagnose", *slow("ingest")])
+@pytest.mark.parametrize("command", ["diagnose", *long("ingest")])
 def test_what_holds_nothing_is_refused_with_what_to_do(
     tmp_path: Path, name: str, content: bytes, command: str
 ) -> None:

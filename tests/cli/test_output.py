@@ -10,6 +10,7 @@ import pytest
 
 from advisor.cli._output import plan_outputs, use_color
 from advisor.errors import AdvisorError
+from tests.support.marks import long
 
 
 def planned(formats: str | None, output: str | None) -> dict[str, str | None]:
@@ -100,8 +101,8 @@ def test_a_command_with_names_of_its_own_may_write_text_as_well(tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("choice", "to_file", "coloured"),
-    [("always", False, True), ("always", True, True), ("auto", False, False),
-     ("auto", True, False), ("never", False, False)],
+    [("always", False, True), *long(("always", True, True), ("auto", False, False)),
+     *long(("auto", True, False)), ("never", False, False)],
 )  # fmt: skip
 def test_colour_goes_where_it_is_asked_for(
     choice: str, to_file: bool, coloured: bool, fixtures_dir: Path, tmp_path: Path

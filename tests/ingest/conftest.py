@@ -15,11 +15,12 @@ _QUICK_LAYOUTS = ("kineto", "compact")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave a test of one damage in one more layout to the full run."""
+    """Leave one damage in one more layout to the full run, by the database to the long one."""
     layout = getattr(item, "callspec", None) and item.callspec.params.get("layout")
     name = getattr(layout, "__name__", layout)
     if name is not None and name not in _QUICK_LAYOUTS:
-        item.add_marker(pytest.mark.slow)
+        database = item.callspec.params.get("both_paths") == "database"
+        item.add_marker(pytest.mark.long if database else pytest.mark.slow)
 
 
 @pytest.fixture(

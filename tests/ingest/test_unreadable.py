@@ -109,7 +109,8 @@ def test_a_database_that_is_shorter_than_it_says_is_called_cut(
     """GIVEN an export cut before the first page that names a table of Nsight Systems."""
     path = tmp_path / "a.sqlite"
     con = sqlite3.connect(path)
-    con.executescript("".join(f"CREATE TABLE other{n} (a, b);" for n in range(200)))
+    tables = "".join(f"CREATE TABLE other{n} (a, b);" for n in range(200))
+    con.executescript(f"BEGIN; {tables} COMMIT;")
     con.close()
     export(path)
     content = path.read_bytes()[:size]

@@ -14,6 +14,7 @@ from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.gloo_groups import threads_by_consistency
 from advisor.store.store import Store
 from tests.metrics.support import load_trace, store_of
+from tests.support.marks import thinned
 
 Traces = dict[int, dict[str, Any]]
 FIXTURES = ("lab-ddp-slow-rank", "lab-ddp-slow-link", "lab-fsdp2-slow-link")
@@ -39,7 +40,7 @@ def derived(traces: Traces) -> Store:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FIXTURES)
+@pytest.mark.parametrize("name", thinned(FIXTURES, len(FIXTURES)))
 def test_one_group_is_the_same_with_and_without_metadata(fixtures_dir: Path, name: str) -> None:
     traces = recording(fixtures_dir / name)
     told, bare = derived(traces), derived(stripped(traces))

@@ -24,6 +24,7 @@ from tests.metrics.nccl_rings import (
     world,
 )
 from tests.metrics.support import store_of
+from tests.support.marks import long
 
 MB = 1_000_000
 
@@ -112,7 +113,7 @@ def test_the_order_of_ends_tells_the_nic_of_the_only_group() -> None:
     assert (found["kind"], found["src"], found["direction"]) == ("rank", 5, "both")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_first_look_by_a_few_calls_leaves_the_right_location(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -165,7 +166,7 @@ def test_one_way_the_order_of_ends_tells_the_edge() -> None:
     assert (found["kind"], found["src"], found["dst"]) == ("edge", 5, 9)
 
 
-@pytest.mark.parametrize("plan", [hsdp, pytest.param(fsdp, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("plan", [hsdp, *long(fsdp)])
 def test_a_slow_nvlink_pair_is_no_nic(plan: Any) -> None:
     fabric = Fabric(2, 8, pairs={frozenset((1, 2)): 0.4})
     (found,) = rows(fabric, plan(fabric))
@@ -173,7 +174,7 @@ def test_a_slow_nvlink_pair_is_no_nic(plan: Any) -> None:
     assert "NVLink" in found["location"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_slow_nvlink_holds_up_the_rings_between_hosts_that_cross_it() -> None:
     """GIVEN tensor-parallel pairs, and two data-parallel groups over two hosts, one of whose rings
     cross a slow NVLink THEN their excess is told by the other group, beside that of the pair."""
@@ -191,7 +192,7 @@ def test_a_slow_nvlink_holds_up_the_rings_between_hosts_that_cross_it() -> None:
     assert middle == pytest.approx(1 - 1.5 / 25, abs=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_rail_that_is_slow_everywhere() -> None:
     slow = dict.fromkeys((2, 6, 10, 14), 0.5)
     (found,) = rows(fabric := Fabric(4, 4, sends=slow, receives=slow), fsdp(fabric))

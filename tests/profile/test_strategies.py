@@ -24,10 +24,11 @@ from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.ingest import ingest
 from advisor.metrics.load import load_run
-from advisor.metrics.models.theory import Theory, theory
+from advisor.metrics.models.theory import theory
 from advisor.metrics.write import write_collectives, write_ranks
 from advisor.profile import strategies
 from advisor.store import Store
+from tests.support.marks import long
 
 GLOBAL_BATCH = 16
 TOLERANCE = 2e-5  # float32, sums in another order; losses are about 4
@@ -84,9 +85,11 @@ OPTIONS = {
     "fsdp1-grad every micro-batch": {"strategy": "fsdp1-grad", "sync_every_micro_batch": True},
     "fsdp2 one unit in a pipeline": {"strategy": "pp-gpipe+fsdp2", "wrap_layers": 0},
 }  # fmt: skip
-OTHER_MODELS = {
+OF_LLAMA = {
     "llama dp+tp-sp": {"strategy": "dp+tp-sp", "model": LLAMA},
     "llama pp+fsdp2": {"strategy": "pp+fsdp2", "model": LLAMA},
+}
+OF_EXPERTS = {
     "moe ddp": {"strategy": "ddp", "model": MOE},
     "moe pp": {"strategy": "pp", "model": MOE},
     "moe ep": {"strategy": "ep", "model": MOE},
@@ -104,6 +107,13 @@ IN_BF16 = {
     "powersgd bf16": {"strategy": "ddp-powersgd", "precision": "bf16"},
 }
 ON_EIGHT_RANKS = {"pp+ddp+tp": {}, "pp+fsdp2+tp-sp": {}, "hsdp+tp": {}}
+TOGETHER: dict[str, tuple[int, dict[str, dict[str, Any]]]] = {
+    "strategies": (4, ON_FOUR_RANKS | OF_EXPERTS),
+    "options": (4, OPTIONS | OF_LLAMA | IN_BF16),
+    "eight": (8, ON_EIGHT_RANKS),
+}
+"""What is trained at once: the number of ranks, and the cases."""
+NAMES = [*TOGETHER["strategies"][1], *long(*TOGETHER["options"][1], *ON_EIGHT_RANKS)]
 
 
 def case(name: str, world_size: int, **settings: Any) -> dict[str, Any]:
@@ -142,9 +152,10 @@ def file_name(name: str) -> str:
 
 
 def train(cases: list[dict[str, Any]], ranks: int, folder: Path) -> dict[str, Any]:
-    """Results by case name."""
-    inputs, outputs = folder / f"cases{ranks}.json", folder / f"losses{ranks}.json"
-    with FileLock(folder / f"lock{ranks}"):  # once, whichever of the workers comes first
+    """Results by case name; the traces of each lie in ``folder/traces/CASE``."""
+    folder.mkdir(exist_ok=True)
+    inputs, outputs = folder / "cases.json", folder / "losses.json"
+    with FileLock(folder / "lock"):  # once, whichever of the workers comes first
         if not outputs.exists():
             inputs.write_text(json.dumps(cases))
             start(inputs, outputs, ranks, folder)
@@ -155,7 +166,7 @@ def train(cases: list[dict[str, Any]], ranks: int, folder: Path) -> dict[str, An
 def start(inputs: Path, outputs: Path, ranks: int, folder: Path) -> None:
     command = [
         sys.executable, str(Path(__file__).parent / "run_cases.py"), str(ranks),
-        str(inputs), str(outputs), str(folder / f"traces{ranks}"),
+        str(inputs), str(outputs), str(folder / "traces"),
     ]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(
@@ -164,12 +175,13 @@ def start(inputs: Path, outputs: Path, ranks: int, folder: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def by_name(groups: list[dict[str, Any]], world_size: int) -> list[dict[str, Any]]:
-    return [
-        case(name, world_size, **{"strategy": name, **settings})
-        for group in groups
-        for name, settings in group.items()
-    ]
+def trained(folder: Path, name: str) -> tuple[dict[str, Any], Path]:
+    """A case's losses and its traces; those of its group are trained with it."""
+    (label,) = (label for label, (_, group) in TOGETHER.items() if name in group)
+    ranks, group = TOGETHER[label]
+    cases = [case(each, ranks, **{"strategy": each, **more}) for each, more in group.items()]
+    found = train(cases, ranks, folder / label)
+    return found[file_name(name)], folder / label / "traces" / file_name(name)
 
 
 @pytest.fixture(scope="module")
@@ -190,33 +202,7 @@ def single(folder: Path) -> dict[str, Any]:
         for size in sizes  # what a sample is depends on it
     ]
     cases.append(case("control", 1, strategy="single", learning_rate=0.2 * 2))
-    return train(cases, 1, folder)
-
-
-@pytest.fixture(scope="module")
-def on_four_ranks(folder: Path) -> dict[str, Any]:
-    return train(by_name([ON_FOUR_RANKS, OPTIONS, OTHER_MODELS, IN_BF16], 4), 4, folder)
-
-
-@pytest.fixture(scope="module")
-def on_eight_ranks(folder: Path) -> dict[str, Any]:
-    return train(by_name([ON_EIGHT_RANKS], 8), 8, folder)
-
-
-@pytest.fixture(scope="module")
-def theories(
-    folder: Path, on_four_ranks: dict[str, Any], on_eight_ranks: dict[str, Any]
-) -> dict[str, Theory | None]:
-    """Theory beside the measured traffic, by case name."""
-    paths = [path for ranks in (4, 8) for path in sorted((folder / f"traces{ranks}").iterdir())]
-    with Store.create() as store:
-        for path in paths:
-            ingest([str(path)], store, run=path.name)
-            # Not derive: theory asks for steps and calls alone.
-            data = load_run(store.con, path.name, None)
-            write_ranks(store.con, data)
-            write_collectives(store.con, data)
-        return {path.name: theory(store.con, path.name) for path in paths}
+    return train(cases, 1, folder / "single")
 
 
 def tolerance(name: str) -> float:
@@ -227,8 +213,10 @@ def tolerance(name: str) -> float:
     return HALF_PRECISION_GRADIENTS if name in ("ddp-fp16", "ddp-bf16") else TOLERANCE
 
 
-def check_against(single: dict[str, Any], found: dict[str, Any], name: str) -> None:
-    result, family = found[file_name(name)], name.split()[0]
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_losses_agree_with_one_device(single: dict[str, Any], folder: Path, name: str) -> None:
+    (result, _), family = trained(folder, name), name.split()[0]
     family = family if family in ("llama", "moe") else "gpt2"
     expected = single[f"{family}-{result['micro_batch']}"]["losses"]
     assert len(result["losses"]) == len(expected) == 3
@@ -237,29 +225,18 @@ def check_against(single: dict[str, Any], found: dict[str, Any], name: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*ON_FOUR_RANKS, *OPTIONS, *OTHER_MODELS, *IN_BF16])
-def test_losses_agree_with_one_device(
-    single: dict[str, Any], on_four_ranks: dict[str, Any], name: str
-) -> None:
-    check_against(single, on_four_ranks, name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(ON_EIGHT_RANKS))
-def test_losses_agree_on_three_dimensions(
-    single: dict[str, Any], on_eight_ranks: dict[str, Any], name: str
-) -> None:
-    check_against(single, on_eight_ranks, name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [*ON_FOUR_RANKS, *OPTIONS, *OTHER_MODELS, *IN_BF16, *ON_EIGHT_RANKS]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_traffic_is_what_theory_says_or_the_difference_is_explained(
-    theories: dict[str, Theory | None], name: str
+    folder: Path, name: str
 ) -> None:
-    found = theories[file_name(name)]
+    _, path = trained(folder, name)
+    with Store.create() as store:
+        ingest([str(path)], store, run=path.name)
+        # Not derive: theory asks for steps and calls alone.
+        data = load_run(store.con, path.name, None)
+        write_ranks(store.con, data)
+        write_collectives(store.con, data)
+        found = theory(store.con, path.name)
     assert found is not None
     assert found.ops, "no strategy of several ranks is without communication"
     for item in found.ops:
@@ -286,7 +263,7 @@ def test_a_wrong_gradient_would_show(single: dict[str, Any]) -> None:
 
 def test_every_strategy_is_proven() -> None:
     proven = {part for name in [*ON_FOUR_RANKS, *ON_EIGHT_RANKS] for part in name.split("+")}
-    proven |= {part for s in OTHER_MODELS.values() for part in s["strategy"].split("+")}
+    proven |= {part for s in OF_EXPERTS.values() for part in s["strategy"].split("+")}
     proven |= {f"deepspeed-zero{stage}" for stage in (1, 2, 3)}  # test_deepspeed.py
     assert set(strategies.names()) - {"single"} <= proven
 

@@ -71,7 +71,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [False, *long(True)])
 def test_page_is_silent_and_asks_for_nothing(
     browser: Browser, pages: dict[str, Path], name: str, dark: bool
 ) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.marks import long
 from tests.trust.faults import (
     COMMANDS,
     INGEST,
@@ -76,7 +77,11 @@ def refused(ended: Ended, command: Command, folder: Path, files: list[str], *wor
 @EVERY
 @pytest.mark.parametrize(
     ("number", "words"),
-    [(errno.ENOSPC, "no space left"), (errno.EDQUOT, "quota"), (errno.EIO, "input/output error")],
+    [
+        (errno.ENOSPC, "no space left"),
+        *long((errno.EDQUOT, "quota")),
+        (errno.EIO, "input/output error"),
+    ],
     ids=["full disk", "quota", "EIO"],
 )
 def test_writes_that_fail(

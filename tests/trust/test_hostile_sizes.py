@@ -211,6 +211,7 @@ def test_a_hundred_thousand_empty_members(tmp_path: Path) -> None:
     assert _read(path) == 100
 
 
+@pytest.mark.long
 def test_members_inside_each_other_that_all_end_at_one_damage(tmp_path: Path) -> None:
     """GIVEN hundreds of members, each within the stored bytes of the one before."""
     end, inner = 60_000, bytearray(b"A" * 60_000)

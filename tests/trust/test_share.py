@@ -19,6 +19,7 @@ from advisor.config.share_key import share_key
 from advisor.errors import AdvisorError
 from advisor.store.pseudonyms import Pseudonyms
 from benchmarks.fuzz import documents
+from tests.support.marks import thinned
 
 SECRET = (
     "falcon7",
@@ -31,6 +32,7 @@ SECRET = (
     "s3cr3t",
     "osprey",
 )
+ROOT = Path(__file__).parents[2]
 FORMATS = ("text", "html", "json", "junit", "github", "markdown")
 _KEY = b"k" * 32
 
@@ -335,7 +337,7 @@ def test_hosts_and_users_that_only_a_free_text_names_are_hidden(tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", sorted(path.name for path in (Path(__file__).parents[2] / "fixtures").iterdir())
+    "name", thinned(sorted(path.name for path in (ROOT / "fixtures").iterdir()), 4)
 )
 def test_no_report_of_a_fixture_names_a_host(name: str, fixtures_dir: Path) -> None:
     place = fixtures_dir / name

@@ -41,10 +41,17 @@ CONFIDENCES = _table("confidences")
 REASONS = _table("reasons")
 SOURCES = _table("sources")
 COMPARED = _table("compared")
+COMPARED_NOTES = _table("compared-notes")
+PAGE = _table("page")
 TUNED = _table("tuned")
 TUNED_WHY = _table("tuned-why")
 TUNED_ALSO = _table("tuned-also")
 TUNED_TRIED = _table("tuned-tried")
+
+
+def on_page(code: str, **values: Any) -> str:
+    """A title, description or note of the report's page."""
+    return say(PAGE, code, values)
 
 
 def say(texts: dict[str, str], code: str, values: dict[str, Any]) -> str:

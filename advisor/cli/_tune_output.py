@@ -74,8 +74,8 @@ def announce(sweep: Sweep, unheeded: Iterable[str], model: NcclModel | None) -> 
             err=True,
         )
         return
-    from advisor.report.numbers import plural
     from advisor.tune.budget import trials_of
+    from advisor.vocabulary.words import plural
 
     settings = ", ".join(axis.setting.removeprefix("env.") for axis in sweep.axes)
     most = sweep.limit

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from advisor.errors import AdvisorError
-from advisor.report import numbers
+from advisor.vocabulary.words import plural
 
 State = dict[Path, tuple[int, int]]
 Diagnose = Callable[[str, frozenset[Path]], bool]
@@ -46,7 +46,7 @@ def watch(
         changed = bool(gone) or not settled.items() <= seen.items()
         if settled and changed and (not moving or settled == before):
             seen = dict(settled)
-            head = f"--- {time.strftime('%H:%M:%S')}, {numbers.plural(len(seen), 'file')}"
+            head = f"--- {time.strftime('%H:%M:%S')}, {plural(len(seen), 'file')}"
             if moving:
                 head += f"; left out, still being written: {_named(moving)}"
             try:

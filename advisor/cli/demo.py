@@ -14,6 +14,7 @@ from advisor.cli import _options as options
 from advisor.cli._options import option
 from advisor.cli._output import Output, use_color
 from advisor.errors import AdvisorError
+from advisor.messages import SUMMARY, say
 from advisor.profile.inject import HELP
 
 _STEPS = 10
@@ -88,11 +89,7 @@ def command(
         f"Wrote {page.path}, for any browser, and {output / 'run.duckdb'} "
         f"({time.monotonic() - started:.0f} s)"
     )
-    click.echo("Next, on your own job:")
-    click.echo("  torchrun --nproc-per-node N -m advisor.record train.py ...")
-    click.echo("  advisor diagnose advisor-traces/ --format html -o report.html")
-    if not healthy:
-        click.echo("Or see a healthy run:  advisor demo --healthy")
+    click.echo(say(SUMMARY, "after-demo", {"healthy": healthy}))
     sys.stdout.flush()
     return 0
 
@@ -111,7 +108,4 @@ def busy_machine() -> str:
     load = os.getloadavg()[0]
     if load < _BUSY * cores:
         return ""
-    return (
-        f"This machine is busy: a load of {load:.1f} on {cores} cores before the demo began. Ranks "
-        "then wait for one another, which the diagnosis sees too."
-    )
+    return say(SUMMARY, "busy", {"load": load, "cores": cores})

@@ -60,6 +60,7 @@ def command(
     from advisor import api
     from advisor.cli._progress import progress_bar
     from advisor.messages import WHATIF, say
+    from advisor.report import summary
     from advisor.report.replayed import not_replayed, replayed
     from advisor.whatif.coverage import require_all_ranks
     from advisor.whatif.extract import programs
@@ -100,7 +101,8 @@ def command(
     if form == "json":
         click.echo(json.dumps([_as_dict(row) for row in rows], indent=1))
         return 0
-    click.echo(say(WHATIF, "now", {"step_ns": now_ns, "any": bool(rows)}))
+    unit = summary.unit(run.report)
+    click.echo(say(WHATIF, "now", {"step_ns": now_ns, "any": bool(rows), **unit}))
     for line in _lines(rows):
         click.echo(line)
     if beside:
@@ -109,7 +111,7 @@ def command(
             click.echo(f"{title}: {gain}")
     if others:
         click.echo(say(WHATIF, "others", {"changes": ", ".join(others)}))
-    click.echo("nothing here is measured; `advisor tune --sweep` tries changes for real")
+    click.echo(say(WHATIF, "not-measured", {}))
     return 0
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from advisor.engine.sandbox import Sandbox
 from advisor.findings import RunSummary
 from advisor.store import Store
+from advisor.vocabulary.words import unit_words
 
 _RECORDINGS = {"kineto", "op-table", "nsys"}  # formats that hold steps
 _COMPUTE_ALONE = (
@@ -45,10 +46,8 @@ class Facts(NamedTuple):
     """No steps are marked: the whole trace is taken as one."""
 
     def words(self) -> dict[str, str]:
-        """What texts say of a step: 'in all' is meant where the whole trace is taken as one."""
-        if self.whole_trace:
-            return {"unit": "trace", "per_step": "in all"}
-        return {"unit": "step", "per_step": "per step"}
+        """What texts say of a step of this run (vocabulary.words)."""
+        return unit_words(self.whole_trace)
 
     @property
     def all_ranks(self) -> bool:

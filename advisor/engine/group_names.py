@@ -21,8 +21,7 @@ def group_name(sandbox: Sandbox, facts: Facts, name: str | None) -> str:
     if name is None:
         return ""
     found = sandbox.records(_KNOWN, {"name": name})
-    known: dict[str, Any] = dict(found[0]) if found else {"is_one_of_several": False}
-    several = known.pop("is_one_of_several")
+    known: dict[str, Any] = dict(found[0]) if found else {}
     if not known.get("ranks") and not known.get("size"):
         # Not recorded: one call that all ranks of the job join shows it.
         (joined,) = sandbox.records(
@@ -30,5 +29,4 @@ def group_name(sandbox: Sandbox, facts: Facts, name: str | None) -> str:
             {"name": name},
         )
         known["size"] = joined["ranks"] if joined["ranks"] == facts.world_size else None
-    words = group_words(name, world_size=facts.world_size, **known)
-    return f"{words} (group {name})" if several else words
+    return group_words(name, world_size=facts.world_size, **known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from advisor.findings import Table
+from advisor.messages import on_page
 from advisor.report import numbers
 from advisor.report.tables import rows
 from advisor.store.store import Store
@@ -23,7 +24,7 @@ def fits(store: Store, run: str) -> Table | None:
     if not found:
         return None
     return Table(
-        title="Fitted cost of a call: t = hops · α + bytes on a link · β",
+        title=on_page("fitted"),
         columns=["operation", "ranks", "α", "β, ns/B", "n*", "best busbw, GB/s"],
         rows=[
             [
@@ -42,8 +43,7 @@ def fits(store: Store, run: str) -> Table | None:
             ]
             for row in found
         ],
-        note="α: latency of a hop. β: inverse bandwidth of a link. n*: the size at which latency "
-        "and bandwidth cost the same; smaller calls are mostly latency. With their 95 % intervals.",
+        note=on_page("fitted-terms"),
     )
 
 

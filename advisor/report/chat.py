@@ -7,10 +7,11 @@ below its line between fences, as it was written: a command behind a comment wou
 from __future__ import annotations
 
 from advisor.findings import FindingsReport
-from advisor.report import numbers, pasted, summary
+from advisor.report import pasted, summary
 from advisor.report.clean import one_line, printable
 from advisor.report.options import Options
 from advisor.store.store import Store
+from advisor.vocabulary.words import plural
 
 _LONGEST = 300  # characters of a line: chats fold longer ones away
 _FENCE = "```"
@@ -43,9 +44,9 @@ def _gives(report: FindingsReport) -> str:
 def _read(report: FindingsReport) -> list[str]:
     return [
         f"{run.run}: " * (len(report.runs) > 1)
-        + f"{numbers.plural(run.ranks_read, 'rank')}"
+        + f"{plural(run.ranks_read, 'rank')}"
         + (f" of {run.world_size}" if (run.world_size or 0) > run.ranks_read else "")
-        + f", {numbers.plural(run.steps_complete, 'complete step')}"
+        + f", {plural(run.steps_complete, 'complete step')}"
         for run in report.runs
     ]
 

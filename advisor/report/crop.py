@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from advisor.findings import Finding, Window
+from advisor.messages import on_page
 from advisor.report import numbers
 from advisor.report.charts.timeline import MAX_MARKS
 from advisor.report.clean import one_line
@@ -93,26 +94,20 @@ def figure(store: Store, finding: Finding, most_marks: int = MAX_MARKS) -> Figur
     from_ns, since = _origin(store, finding.run, window, ranks[0], offsets)
     kinds = [row["kind"] for row in found]
     folded = sum(row["n"] for row in found) - len(found)
-    note = "Clocks of the ranks are aligned." if any(offsets.values()) else ""
-    if folded > 0:
-        note += (
-            f" {numbers.plural(folded, 'short span')} drawn with neighbours, as high as the share"
-            " of time that they fill."
-        )
-    marked = next((row for row in found if row["marked"] and row["op"]), None)
-    if marked is not None:
-        size = f" of {numbers.traffic(marked['bytes'])}" if marked["bytes"] else ""
-        note += f" Outlined: the {one_line(marked['op'])}{size} that this finding is about."
-    culprit = f", rank {window.culprit_rank} outlined" if window.culprit_rank is not None else ""
-    when = f" of step {window.step}" if window.step is not None else ""
+    marked = next((row for row in found if row["marked"] and row["op"]), None) or {}
     return Figure(
         id=f"timeline-{finding.id}",
-        title=f"Where it shows most: {numbers.duration(length)}{when}",
-        description=f"Timeline of {numbers.duration(length)} with one lane of compute and one of "
-        f"communication for ranks {', '.join(map(str, ranks))}{culprit}; waiting is hatched.",
+        title=on_page("shows-most", length_ns=length, step=window.step),
+        description=on_page("timeline", length_ns=length, ranks=ranks, culprit=window.culprit_rank),
         drawing=Timeline(lanes, length, from_ns, since),
         legend=legend_for(kinds),
-        note=note.strip(),
+        note=on_page(
+            "note-of-timeline",
+            aligned=any(offsets.values()),
+            folded=folded,
+            op=one_line(marked.get("op") or ""),
+            bytes=marked.get("bytes"),
+        ),
     )
 
 
@@ -209,5 +204,5 @@ def _origin(
         if found and found[0]["first"] is not None:
             start, _ = aligned_window(window, rank, offsets)
             from_ns = start + offsets.get(rank, 0) - found[0]["first"]
-            return from_ns, f"the start of step {window.step}"
-    return 0.0, "the start of the crop"
+            return from_ns, on_page("since", step=window.step)
+    return 0.0, on_page("since", step=None)

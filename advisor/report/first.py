@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from advisor.findings import Finding, FindingsReport, RunSummary, VerdictKind
-from advisor.messages import SUMMARY, say
+from advisor.messages import SUMMARY, on_page, say
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.timeline.parts import Parts, by_rank, mean
 from advisor.report import comparison as compared
@@ -108,7 +108,7 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         known = None if about.is_of_unknown_cost() else middle / step_ns
         gain = (low / step_ns, known, high / step_ns)
         number = 1 + report.findings.index(about)
-        mark = f"finding {number}: {summary.per_step(about)} could go"
+        mark = on_page("could-go", number=number, gain=summary.per_step(about))
     shares = {kind: ns / average.window_ns for kind, ns in average.ns.items()}
     bar = StepBar(shares, kinds, gain, mark)
     rest = rest_of(bar, step_ns)
@@ -132,7 +132,7 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
     return Figure(
         id="average-step",
         title=title,
-        description=f"One stacked bar: shares of the mean step. {rest}".strip(),
+        description=on_page("bar", rest=rest),
         drawing=replace(bar, rest=rest),
         legend=legend,
     )

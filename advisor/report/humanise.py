@@ -15,12 +15,13 @@ from advisor.report.clean import one_line
 _Format = Callable[[Any], str]
 
 # Suffix (or whole name) -> (words after the name, how to write a value).
+PER_STEP = "per step"
 _UNITS: tuple[tuple[str, str, _Format], ...] = (
-    ("_ns_per_step", ", ms per step", numbers.milliseconds),
+    ("_ns_per_step", f", ms {PER_STEP}", numbers.milliseconds),
     ("_ns", ", ms", numbers.milliseconds),
     ("_us", ", µs", numbers.cell),
     ("_ms", ", ms", numbers.cell),
-    ("_bytes_per_step", " per step", numbers.traffic),
+    ("_bytes_per_step", f" {PER_STEP}", numbers.traffic),
     ("_bytes", "", numbers.traffic),
     ("_gbps", ", GB/s", numbers.cell),
     ("_share", ", share", numbers.share),
@@ -33,15 +34,16 @@ _WHOLE: dict[str, tuple[str, _Format]] = {
 }
 
 
-def column(name: str) -> tuple[str, _Format]:
-    """The title of a column and how its numbers are written."""
+def column(name: str, per_step: str = PER_STEP) -> tuple[str, _Format]:
+    """The title of a column and how its numbers are written; ``per_step`` 'in all' of a trace."""
     plain = one_line(name)
     if plain in _WHOLE:
         return _WHOLE[plain]
     for suffix, words, write in _UNITS:
         if plain.endswith(suffix) and len(plain) > len(suffix):
-            return plain.removesuffix(suffix).replace("_", " ") + words, write
-    return plain.replace("_", " "), numbers.cell
+            name = plain.removesuffix(suffix).replace("_", " ")
+            return name + words.replace(PER_STEP, per_step), write
+    return plain.replace("_", " ").replace(PER_STEP, per_step), numbers.cell
 
 
 def value(write: _Format, raw: object) -> str:
@@ -52,7 +54,7 @@ def value(write: _Format, raw: object) -> str:
 
 
 def table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]]
+    columns: Sequence[str], rows: Sequence[Sequence[object]], per_step: str = PER_STEP
 ) -> tuple[list[str], list[list[str]]]:
     """Titles and written cells; columns in which no row has a value are left out."""
     kept = [
@@ -60,7 +62,7 @@ def table(
         for index in range(len(columns))
         if not rows or any(row[index] is not None for row in rows)
     ]
-    described = [column(columns[index]) for index in kept]
+    described = [column(columns[index], per_step) for index in kept]
     written = [
         [value(write, row[index]) for index, (_, write) in zip(kept, described, strict=True)]
         for row in rows

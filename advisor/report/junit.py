@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from advisor.findings import SEVERITY_ORDER, Finding, FindingsReport, OutcomeKind, Severity
+from advisor.messages import SUMMARY, say
 from advisor.report import pasted, summary
 from advisor.report.clean import printable
 from advisor.report.options import Options
@@ -61,9 +62,9 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
                 output = ET.SubElement(case, "system-out")
                 output.text = "\n\n".join(_text(finding, report) for finding in found)
             elif (run, outcome.rule) in merged:
-                causes = "; ".join(finding.title for finding in merged[run, outcome.rule])
+                causes = [finding.title for finding in merged[run, outcome.rule]]
                 output = ET.SubElement(case, "system-out")
-                output.text = printable(f"fired, and is explained by another finding: {causes}")
+                output.text = printable(say(SUMMARY, "explained", {"causes": causes}))
         suite.attrib.update({key: str(value) for key, value in tally.items()})
     ET.indent(root)
     body = ET.tostring(root, encoding="unicode")

@@ -56,7 +56,7 @@ def _details(number: int, finding: Finding, report: FindingsReport) -> Iterator[
     yield f"**Gives** {_escape(gain)}{f' ({_escape(sure)})' if sure else ''}."
     yield ""
     for table in finding.evidence.tables:
-        yield from _table(table)
+        yield from _table(table, summary.per(report))
     if finding.fix:
         yield from ("**Fix**", "")
         for index, step in enumerate(finding.fix, 1):
@@ -72,9 +72,9 @@ def _details(number: int, finding: Finding, report: FindingsReport) -> Iterator[
     yield from ("</details>", "")
 
 
-def _table(table: Table) -> Iterator[str]:
+def _table(table: Table, per_step: str) -> Iterator[str]:
     yield from (f"*{_escape(table.title)}*", "")
-    columns, rows = humanise.table(table.columns, table.rows[:_MAX_ROWS])
+    columns, rows = humanise.table(table.columns, table.rows[:_MAX_ROWS], per_step)
     yield "| " + " | ".join(_escape(name) for name in columns) + " |"
     yield "|" + "---|" * len(columns)
     for row in rows:

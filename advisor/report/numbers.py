@@ -129,11 +129,6 @@ def bound(text: str) -> str:
     return _NUMBER_AND_UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", text)
 
 
-def plural(number: int, noun: str, several: str = "") -> str:
-    """'1 rank', '8 ranks'."""
-    return f"{count(number)} {noun if number == 1 else several or noun + 's'}"
-
-
 def cell(value: object) -> str:
     """A cell of a table of evidence: two digits for floats, a dash for nothing."""
     if value is None:

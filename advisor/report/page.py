@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from advisor.findings import FindingsReport
-from advisor.messages import STATES, SUMMARY, say
+from advisor.messages import STATES, SUMMARY, on_page, say
 from advisor.metrics.compare.runs import Comparison, Timed, comparison
 from advisor.metrics.models.speeds import Speeds, speeds
 from advisor.report import first, numbers, pasted, summary
@@ -36,6 +36,7 @@ from advisor.report.sections import comparison as compared
 from advisor.report.sections.section import Section
 from advisor.store.notes import READ_APART
 from advisor.store.store import Store
+from advisor.vocabulary.words import plural
 
 
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
@@ -73,6 +74,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             quality=quality.one_line_quality(report) if len(report.runs) == 1 else "",
             rules=say(SUMMARY, "of-present", {"checks": checks}) if is_sweep else checks,
             per=summary.per(report),
+            times=on_page("times", **summary.unit(report)),
             made_by=pasted.made_by(report),
             several_runs=len(report.runs) > 1,
             info=say(STATES, "info", {"cost": ""}),
@@ -146,8 +148,8 @@ def _subject(report: FindingsReport) -> str:
     if len(report.runs) == 1 and report.runs[0].inputs:
         inputs = report.runs[0].inputs
         one = pasted.what_was_read(inputs)
-        return one or f"{inputs[0]} and {numbers.plural(len(inputs) - 1, 'other file')}"
-    return numbers.plural(len(report.runs), "recording") if report.runs else ""
+        return one or f"{inputs[0]} and {plural(len(inputs) - 1, 'other file')}"
+    return plural(len(report.runs), "recording") if report.runs else ""
 
 
 @cache

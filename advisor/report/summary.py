@@ -17,7 +17,15 @@ from advisor.findings import (
 from advisor.messages import CONFIDENCES, SOURCES, STATES, SUMMARY, say
 from advisor.report import numbers
 from advisor.report.clean import one_line
-from advisor.vocabulary.words import about, certainty, estimate, lower_first, named_ranks, span
+from advisor.vocabulary.words import (
+    about,
+    certainty,
+    estimate,
+    lower_first,
+    named_ranks,
+    span,
+    unit_words,
+)
 
 _ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
 _MOST_LEFT_OUT = 5
@@ -93,13 +101,18 @@ def left_out(report: FindingsReport) -> list[str]:
         if note.code == "file-not-read"
     ]
     more = len(left_out) - _MOST_LEFT_OUT
-    return left_out[:_MOST_LEFT_OUT] + ([f"{more} more files were not read"] if more > 0 else [])
+    return left_out[:_MOST_LEFT_OUT] + [say(SUMMARY, "more-files", {"more": more})] * (more > 0)
+
+
+def unit(report: FindingsReport) -> dict[str, str]:
+    """What texts say of a step (vocabulary.words) where all runs are of one kind."""
+    whole = bool(report.runs) and all(run.step_source == "whole-trace" for run in report.runs)
+    return unit_words(whole)
 
 
 def per(report: FindingsReport) -> str:
-    """What times of findings are per: a step, or the trace where all of it was taken as one."""
-    whole = bool(report.runs) and all(run.step_source == "whole-trace" for run in report.runs)
-    return "per trace" if whole else "per step"
+    """What times of findings are: 'per step', or 'in all' of whole traces."""
+    return unit(report)["per_step"]
 
 
 def of_verdict(report: FindingsReport) -> Finding | None:
@@ -216,9 +229,9 @@ def share(finding: Finding) -> str:
 def gain(finding: Finding, per: str = "per step") -> str:
     """The recoverable time in words that also fit when there is no estimate."""
     if finding.savings_ns is None:
-        return "no estimate of the gain"
+        return say(SUMMARY, "no-estimate", {})
     if is_nothing(finding):
-        return "nothing by itself"
+        return say(SUMMARY, "gives-nothing", {})
     return f"{per_step(finding)} {per}"
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from advisor.metrics.steps.used import step_time
 from advisor.store.store import Store
+from advisor.vocabulary.groups import group_words
+from advisor.vocabulary.words import unit_words
 
 Row = dict[str, Any]
 
@@ -27,6 +29,29 @@ def late_together(store: Store, run: str) -> dict[int, list[int]]:
         [run],
     )
     return {row["rank"]: row["own"] for row in found if row["own"]}
+
+
+def of_unit(store: Store, run: str) -> dict[str, str]:
+    """What texts say of a step of this run (vocabulary.words)."""
+    found = rows(
+        store, "SELECT 1 FROM step WHERE run = ? AND source = 'whole-trace' LIMIT 1", [run]
+    )
+    return unit_words(bool(found))
+
+
+def group_names(store: Store, run: str) -> dict[str | None, str]:
+    """Process groups by torch's name of them, as users know them: what they are for, and ranks."""
+    found = rows(
+        store,
+        "SELECT process_group AS name, description, ranks, coalesce(size, joined) AS size,"
+        " world AS world_size, ranks IS NOT NULL AND count(*) OVER (PARTITION BY ranks,"
+        " description) > 1 AS is_one_of_several FROM process_group g FULL JOIN (SELECT run,"
+        " process_group, nullif(max(matched_ranks), 1) AS joined FROM collective GROUP BY ALL)"
+        " USING (run, process_group) LEFT JOIN (SELECT run, max(world_size) AS world FROM rank"
+        " GROUP BY run) USING (run) WHERE run = ? AND process_group IS NOT NULL",
+        [run],
+    )
+    return {row["name"]: group_words(**row) for row in found}
 
 
 def step_times(store: Store, run: str) -> Row:

@@ -9,11 +9,13 @@ import textwrap
 from collections.abc import Iterator
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind, Severity, VerdictKind
+from advisor.messages import SUMMARY, on_page, say
 from advisor.report import benchmark, numbers, pasted, summary
 from advisor.report.clean import one_line, printable, shorten
 from advisor.report.options import Options
 from advisor.report.text_table import text_table
 from advisor.store.store import Store
+from advisor.vocabulary.words import plural
 
 _LABEL = 9
 _ANSI = {Severity.CRITICAL: "31;1", Severity.WARNING: "33", Severity.INFO: "36"}
@@ -64,10 +66,10 @@ def _runs(report: FindingsReport, options: Options) -> Iterator[str]:
     several = [(run, run.verdict) for run in report.runs if run.verdict is not None]
     if not several:
         return
-    head = f"{len(several)} recordings, each diagnosed by itself; name one to see it alone:"
+    head = say(SUMMARY, "recordings", {"recordings": len(several)})
     yield from _labelled("RUNS", head, options, ansi="1")
     for run, verdict in several:
-        ranks = f" ({numbers.plural(run.ranks_read, 'rank')})" if run.ranks_read else ""
+        ranks = f" ({plural(run.ranks_read, 'rank')})" if run.ranks_read else ""
         above = report.verdict.run == run.run
         text = f"{run.run}{ranks}: {'see above' if above else verdict.title}"
         yield from _labelled("", text, options)
@@ -135,7 +137,7 @@ def _how_to_capture(missing: list[tuple[str, str, list[str]]], options: Options)
         ways.setdefault(how, []).append(f"{', '.join(rules)}: {reason or 'evidence missing'}")
     for how, lacks in sorted(ways.items(), key=lambda way: (not way[0], -len(way[1]))):
         yield ""
-        yield from _wrap(how or "No way to record these is known:", options.width)
+        yield from _wrap(how or f"{on_page('no-way')}:", options.width)
         for lack in lacks:
             first, *more = _wrap(lack, options.width - 4)
             yield f"  - {first}"
@@ -176,7 +178,7 @@ def _details(
     per = summary.per(report)
     amount = summary.gain(finding, per)
     if part := summary.share(finding):
-        amount += f" ({part} of the {per[4:]})"
+        amount += f" ({part} of the {summary.unit(report)['unit']})"
     yield from _indented("what", summary.words(finding), options)
     if details := summary.details(finding):
         yield from _indented("seen", details, options)
@@ -185,7 +187,7 @@ def _details(
     if finding.assumes:
         yield from _indented("if", finding.assumes, options)
     for table in finding.evidence.tables:
-        yield from text_table(table, options.width)
+        yield from text_table(table, options.width, per)
     for index, fix in enumerate(finding.fix):
         yield from _typed("fix" if index == 0 else "", fix, options)
     if finding.verify:

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from advisor.findings import Table
+from advisor.messages import SUMMARY, say
 from advisor.report import humanise
 
 _MAX_ROWS = 12
@@ -15,13 +16,13 @@ _GAP = 2
 _MOST_KEYS = 3
 
 
-def text_table(table: Table, width: int) -> Iterator[str]:
+def text_table(table: Table, width: int, per_step: str = humanise.PER_STEP) -> Iterator[str]:
     """The lines of ``table``, each at most ``width`` characters.
 
     A table that is wider is shown in blocks of columns, each of which begins with the columns that
     tell its rows apart, or with their numbers.
     """
-    columns, rows = humanise.table(table.columns, table.rows[:_MAX_ROWS])
+    columns, rows = humanise.table(table.columns, table.rows[:_MAX_ROWS], per_step)
     yield from _indented(table.title, 3, width)
     room = max(width - _INDENT, 20)
     keys, grid = 1, [columns, *rows]
@@ -35,9 +36,8 @@ def text_table(table: Table, width: int) -> Iterator[str]:
         for row in grid:
             yield from _row([row[index] for index in block], limits)
     if len(table.rows) > _MAX_ROWS:
-        left = len(table.rows) - _MAX_ROWS
-        more = f"… {left} more row{'s' if left > 1 else ''} (--format json has all)"
-        yield " " * _INDENT + more
+        more = say(SUMMARY, "more-rows", {"more": len(table.rows) - _MAX_ROWS})
+        yield " " * _INDENT + f"… {more} (--format json has all)"
     if table.note:
         yield from _indented(table.note, _INDENT, width)
 

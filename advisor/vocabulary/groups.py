@@ -50,8 +50,21 @@ def group_words(
     ranks: Sequence[int] | None = None,
     size: int | None = None,
     world_size: int | None = None,
+    is_one_of_several: bool = False,
 ) -> str:
-    """'all 8 ranks', 'tensor-parallel ranks 0-3', '64 ranks (0, 8, …, 504)'; else its name."""
+    """'all 8 ranks', 'tensor-parallel ranks 0-3', '64 ranks (0, 8, …, 504)'; else its name, which
+    stands behind the words where another group has the same ranks."""
+    words = _words(name, description, ranks, size, world_size)
+    return f"{words} (group {name})" if is_one_of_several else words
+
+
+def _words(
+    name: str,
+    description: str | None,
+    ranks: Sequence[int] | None,
+    size: int | None,
+    world_size: int | None,
+) -> str:
     kind = kind_of_group(description)
     before = f"{kind} " if kind else ""
     count = len(ranks) if ranks else size

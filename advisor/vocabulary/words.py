@@ -112,6 +112,13 @@ def fall(ns: float, low_ns: float | None, high_ns: float | None, most_ns: float 
     return ends(ns, low_ns, high_ns, most_ns).removeprefix("; ") or f"about {about(ns)}"
 
 
+def unit_words(whole_trace: bool) -> dict[str, str]:
+    """What texts say of a step: 'in all' is meant where the whole trace is taken as one."""
+    if whole_trace:
+        return {"unit": "trace", "per_step": "in all"}
+    return {"unit": "step", "per_step": "per step"}
+
+
 def of_step(step_ns: float, whole_trace: bool = False, is_mean: bool = False) -> str:
     """'every 273 ms step', or 'the 273 ms trace' where all of it was taken as one step.
 
@@ -203,6 +210,11 @@ def group_text(size: int, read: Iterable[int]) -> str:
     return f"{size} rank{'' if size == 1 else 's'}{missing}"
 
 
+def plural(number: int, noun: str, several: str = "") -> str:
+    """'1 rank', '8 ranks'."""
+    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
+
+
 def percent(share: float) -> str:
     """A share as percent: 0.183 becomes '18 %', 0.0183 '1.8 %'."""
     return f"{significant(100 * share, 2)} %"
@@ -243,6 +255,7 @@ def _environment() -> BoundedTemplates:
         num=short,
         whole="{:,}".format,
         pct=percent,
+        plural=plural,
         certainty=certainty,
         ranks=ranks_text,
         named_ranks=named_ranks,

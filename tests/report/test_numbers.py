@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.report import numbers
+from advisor.vocabulary.words import plural
 
 
 @pytest.mark.parametrize(
@@ -96,5 +97,5 @@ def test_traffic_is_decimal() -> None:
 
 
 def test_plural_counts() -> None:
-    assert numbers.plural(1, "rank") == "1 rank"
-    assert numbers.plural(2, "entry", "entries") == "2 entries"
+    assert plural(1, "rank") == "1 rank"
+    assert plural(2, "entry", "entries") == "2 entries"

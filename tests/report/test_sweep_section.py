@@ -79,7 +79,7 @@ def test_modelled_times_are_never_drawn_among_measured_steps() -> None:
     ("step", "said"),
     [
         (50_010, "none costs more than NCCL's own choice"),
-        (51_000, "forcing one costs up to 2% more than NCCL's own choice"),
+        (51_000, "forcing one costs up to 2 % more than NCCL's own choice"),
         (120_000, "forcing one costs up to 2.4 times NCCL's own choice"),
     ],
 )

@@ -10,6 +10,7 @@ from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis, left_axis
 from advisor.report.charts.scale import Scale
 from advisor.report.charts.scene import Dot, Line, Scene, Text
 from advisor.report.figures import BusBandwidth, Fit
+from advisor.vocabulary.words import plural
 
 _TOP, _BOTTOM = 24, 204
 _CURVE_SEGMENTS = 48
@@ -64,7 +65,7 @@ def busbw_plot(spec: BusBandwidth) -> Scene:
         kind = "dot open" if group.upper_bound else "dot"
         title = f"{numbers.traffic(group.size_bytes)}: {numbers.bandwidth(group.busbw_gbps)}"
         if group.calls:
-            title += f", {numbers.plural(group.calls, 'call')}"
+            title += f", {plural(group.calls, 'call')}"
         scene.marks.append(Dot(x(group.size_bytes), y(group.busbw_gbps), radius, kind, title))
     return scene
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from advisor.messages import on_page
 from advisor.report import numbers
 from advisor.report.figures import BusBandwidth, CallGroup, DataTable, Figure
 from advisor.report.sections.collective_limits import curve_words, fitted
@@ -29,24 +30,20 @@ def bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
     """Bandwidth against size of one operation, with its curve and the device's ceiling."""
     first, best = panel[0], max(panel, key=lambda row: row["busbw"])
     fit = fitted(store, run, first["op"], first["ranks"])
-    title = (
-        f"{first['op']} over {numbers.plural(first['ranks'] or 0, 'rank')} reaches "
-        f"{numbers.bandwidth(best['busbw'])} at {numbers.traffic(best['bytes'])} in {first['tool']}"
-    )
+    title = on_page("reaches-in", **best)
     if fit is not None and fit.n_star_bytes:
-        title += f"; below n* = {numbers.traffic(fit.n_star_bytes)} latency costs more"
+        title += on_page("below-n-star", share=None, n_star_bytes=fit.n_star_bytes)
     groups = [CallGroup(row["bytes"], row["busbw"], 0, 0.0) for row in panel]
     notes = [curve_words(fit, groups)] if fit is not None else []
     ceiling, ceiling_words = _bench_ceiling(store, run, first["op"], first["ranks"])
     if ceiling:
-        notes.append(f"Dashed line: {ceiling_words}.")
+        notes.append(on_page("ceiling", ceiling=ceiling_words))
     if any(row["both"] for row in panel):
-        notes.append("Of in-place and out-of-place the faster.")
+        notes.append(on_page("in-place"))
     return Figure(
         id=name,
         title=title,
-        description=f"Bus bandwidth in GB/s against message size, both logarithmic, for "
-        f"{first['op']} as a benchmark measured it.",
+        description=on_page("bandwidths", op=first["op"], of_group=""),
         drawing=BusBandwidth(groups, fit, ceiling, ceiling_words),
         table=DataTable(
             ["size of a call", "bytes of a call", "busbw, GB/s", "time, µs"],
@@ -74,4 +71,4 @@ def _bench_ceiling(store: Store, run: str, op: str, ranks: int | None) -> tuple[
     )
     if len(found) != 1:
         return None, ""
-    return found[0]["limit_gbps"], f"{found[0]['limit_by']} of {found[0]['device']}, data sheet"
+    return found[0]["limit_gbps"], on_page("data-sheet", **found[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.config.hardware import find_device
+from advisor.messages import on_page
 from advisor.report import numbers
 from advisor.report.figures import CallGroup, Fit
 from advisor.report.tables import rows
@@ -23,15 +24,11 @@ def curve_words(fit: Fit, groups: Sequence[CallGroup] = ()) -> str:
         if group.busbw_gbps > 0 and (drawn := fit.busbw_gbps(group.size_bytes)) > 0
     ]
     worst = max(off, default=1.0)
-    caution = (
-        f" It misses a size by a factor of {numbers.significant(worst)}: a guide, no forecast."
-        if worst >= MISSES
-        else ""
-    )
-    return (
-        f"Curve: fitted α = {numbers.duration(fit.alpha_ns)} per hop, β = "
-        f"{numbers.significant(fit.beta_ns_per_byte)} ns/B; dashed beyond twice the largest "
-        f"size seen.{caution}"
+    return on_page(
+        "curve",
+        alpha_ns=fit.alpha_ns,
+        beta=numbers.significant(fit.beta_ns_per_byte),
+        misses=worst if worst >= MISSES else None,
     )
 
 
@@ -71,7 +68,7 @@ def ceiling_of(store: Store, run: str, op: str, size: int | None) -> tuple[float
         [run, op, size],
     )
     if found and found[0]["best"]:
-        return float(found[0]["best"]), f"best in {found[0]['tool']}"
+        return float(found[0]["best"]), on_page("best-in", tool=found[0]["tool"])
     devices = rows(
         store,
         "SELECT DISTINCT device_name, host FROM rank WHERE run = ? AND device_name IS NOT NULL",
@@ -80,5 +77,5 @@ def ceiling_of(store: Store, run: str, op: str, size: int | None) -> tuple[float
     if len(devices) == 1 and devices[0]["host"] is not None:
         device = find_device(devices[0]["device_name"])
         if device is not None and device.link_gbps:
-            return device.link_gbps, f"links of one {device.name}, data sheet"
+            return device.link_gbps, on_page("data-sheet", limit_by="links", device=device.name)
     return None, ""

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 
+from advisor.messages import on_page
 from advisor.report import numbers
 from advisor.report.figures import BusBandwidth, CallGroup, DataTable, Figure
 from advisor.report.sections.collective_bench import bench_panel, benchmarks
 from advisor.report.sections.collective_limits import ceiling_of, curve_words, fitted
 from advisor.report.sections.section import Section, of_run
-from advisor.report.tables import Row, rows
+from advisor.report.tables import Row, group_names, of_unit, rows
 from advisor.store.store import Store
 
 MAX_PANELS = 6
 _MAX_SIZES = 80
-_ON_THE_WIRE = (
-    "Size of one call: its buffer, as nccl-tests counts it. On the wire: what one rank sends for "
-    "all these calls of a step."
-)
-_NO_SIZES = "The recording does not hold the calls' sizes: how to capture them stands at the end."
 
 # One row per operation, group and size; a call counts once however many ranks saw it, and its
 # bandwidth is the slowest rank's (METRICS section 4).
@@ -31,10 +27,8 @@ WITH call AS (
   GROUP BY call_id, coalesce(wire_op, op), process_group)
 SELECT op, c.process_group, any_value(c.group_size) AS group_size, bytes, count(*) AS calls,
   median(busbw) AS busbw, sum(transfer_ns) AS time_ns, median(transfer_ns) AS median_ns,
-  sum(exposed_ns) AS exposed_ns, bool_or(upper_bound) AS upper_bound,
-  any_value(g.description) AS description
-FROM call c LEFT JOIN process_group g ON g.run = ? AND g.process_group = c.process_group
-WHERE bytes > 0 AND busbw > 0 GROUP BY op, c.process_group, bytes ORDER BY time_ns DESC
+  sum(exposed_ns) AS exposed_ns, bool_or(upper_bound) AS upper_bound
+FROM call c WHERE bytes > 0 AND busbw > 0 GROUP BY op, c.process_group, bytes ORDER BY time_ns DESC
 """
 
 _TRAFFIC_SQL = """
@@ -46,13 +40,14 @@ FROM traffic WHERE run = ? ORDER BY exposed_ns_per_step DESC NULLS LAST LIMIT 40
 
 def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     """The section of one run; None when no collective has a size and a bandwidth."""
-    sizes = rows(store, _SIZES_SQL, [run, run])
+    sizes = rows(store, _SIZES_SQL, [run])
     suffix, section, title = of_run("collectives", "Collectives", run, several)
+    names = group_names(store, run)
     panels: dict[tuple[str, str | None], list[Row]] = {}
     for row in sizes:
         panels.setdefault((row["op"], row["process_group"]), []).append(row)
     figures = [
-        _panel(store, run, panel, f"busbw-{number}{suffix}")
+        _panel(store, run, panel, f"busbw-{number}{suffix}", names)
         for number, panel in enumerate(list(panels.values())[:MAX_PANELS], 1)
     ]
     known = {(panel[0]["op"], panel[0]["group_size"]) for panel in panels.values()}
@@ -62,16 +57,18 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         for number, panel in enumerate(measured[: MAX_PANELS - len(figures)], 1)
     ]
     first = next(iter(panels.values()), None)
-    line = _reaches(first) if first else figures[0].title if figures else ""
-    traffic = _traffic(store, run)
+    line = _reaches(first, names) if first else figures[0].title if figures else ""
+    traffic = _traffic(store, run, names)
     if traffic.rows:
-        figures.append(Figure(f"sent{suffix}", "What a step sends", table=traffic))
+        figures.append(Figure(f"sent{suffix}", on_page("sent"), table=traffic))
     if not figures:
         return None
     return Section(section, "Collectives", title, figures, line)
 
 
-def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
+def _panel(
+    store: Store, run: str, panel: list[Row], name: str, names: Mapping[str | None, str]
+) -> Figure:
     first = panel[0]
     op, size = first["op"], first["group_size"]
     shown = sorted(panel[:_MAX_SIZES], key=lambda row: row["bytes"])
@@ -84,32 +81,24 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
     alone = all(group.upper_bound for group in groups)
     fit = None if alone else fitted(store, run, op, size)
     ceiling, ceiling_words = ceiling_of(store, run, op, size)
-    where = _group_words(first)
-    title = _reaches(panel)
+    title = _reaches(panel, names)
     if fit is not None and fit.n_star_bytes:
         below = sum(row["calls"] for row in panel if row["bytes"] < fit.n_star_bytes)
-        part = numbers.share(below / sum(row["calls"] for row in panel))
-        title += (
-            f"; {part} of calls are below n* = {numbers.traffic(fit.n_star_bytes)}, "
-            "where latency costs more than bandwidth"
-        )
+        share = below / sum(row["calls"] for row in panel)
+        title += on_page("below-n-star", share=share, n_star_bytes=fit.n_star_bytes)
     notes = []
     if fit is not None:
         notes.append(curve_words(fit, groups) if len(shown) > 1 else "")
     if any(group.upper_bound for group in groups):
-        notes.append(
-            "Open dots: other ranks are missing, so the time includes waiting and the bandwidth "
-            "is a lower bound."
-        )
+        notes.append(on_page("open-dots"))
     if len(panel) > _MAX_SIZES:
-        notes.append(f"The {_MAX_SIZES} of {len(panel)} sizes that take most time.")
+        notes.append(on_page("most-sizes", most=_MAX_SIZES, sizes=len(panel)))
     if ceiling:
-        notes.append(f"Dashed line: {ceiling_words}.")
+        notes.append(on_page("ceiling", ceiling=ceiling_words))
     return Figure(
         id=name,
         title=title,
-        description=f"Bus bandwidth in GB/s against message size, both logarithmic, for {op}"
-        f"{where}.",
+        description=on_page("bandwidths", op=op, of_group=names.get(first["process_group"], "")),
         # One size has no axis to be drawn on.
         drawing=BusBandwidth(groups, fit, ceiling, ceiling_words) if len(shown) > 1 else None,
         table=DataTable(
@@ -135,27 +124,17 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
     )  # fmt: skip
 
 
-def _reaches(panel: list[Row]) -> str:
+def _reaches(panel: list[Row], names: Mapping[str | None, str]) -> str:
     best = max(panel, key=lambda row: row["busbw"])
-    return (
-        f"{best['op']}{_group_words(best)} reaches {numbers.bandwidth(best['busbw'])}"
-        f" at {numbers.traffic(best['bytes'])}"
-    )
+    return on_page("reaches", of_group=names.get(best["process_group"], ""), **best)
 
 
-def _group_words(row: Row) -> str:
-    size = f" over {numbers.plural(row['group_size'], 'rank')}" if row["group_size"] else ""
-    name = row["description"] or row["process_group"]
-    if not name or re.fullmatch(r"default_pg|0|undefined", name):
-        return size
-    return f"{size} ({name})"
-
-
-def _traffic(store: Store, run: str) -> DataTable:
+def _traffic(store: Store, run: str, names: Mapping[str | None, str]) -> DataTable:
+    per_step = of_unit(store, run)["per_step"]
     found = rows(store, _TRAFFIC_SQL, [run])
     return DataTable(
-        ["operation", "exposed transfer, ms", "transfer, ms", "on the wire, per step",
-         "size of one call", "calls per step", "phase", "group", "ranks", "type"],
+        ["operation", "exposed transfer, ms", "transfer, ms", f"on the wire, {per_step}",
+         "size of one call", f"calls {per_step}", "phase", "ranks", "type"],
         [
             [
                 row["op"],
@@ -165,13 +144,12 @@ def _traffic(store: Store, run: str) -> DataTable:
                 _range(row["smallest_bytes"], row["largest_bytes"]),
                 numbers.cell(row["calls_per_step"]),
                 row["phase"] or "–",
-                row["process_group"] or "–",
-                numbers.cell(row["group_size"]),
+                names.get(row["process_group"], numbers.cell(row["group_size"])),
                 row["dtype"] or "–",
             ]
             for row in found
         ],
-        note=_ON_THE_WIRE if any(row["largest_bytes"] for row in found) else _NO_SIZES,
+        note=on_page("on-the-wire", has_sizes=any(row["largest_bytes"] for row in found)),
     )  # fmt: skip
 
 

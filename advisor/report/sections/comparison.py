@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from advisor.messages import on_page
 from advisor.metrics.compare.runs import Comparison
 from advisor.report import comparison as rows
-from advisor.report import comparison_notes, numbers
+from advisor.report import comparison_notes
 from advisor.report.figures import KINDS, Bar, DataTable, Figure, StackedBars, legend_for
 from advisor.report.sections.section import Section
 
@@ -23,9 +24,8 @@ def bars(found: Comparison) -> Figure:
     base, other = labels if len(labels) == 2 and not fits else [row.run for row in found.runs[:2]]
     return Figure(
         id="runs-compared",
-        title="Where the step of each run goes",
-        description="One stacked bar per run, ms of the median step: shares of the mean over ranks "
-        "and used steps.",
+        title=on_page("runs"),
+        description=on_page("bars-of-runs"),
         drawing=StackedBars(
             [Bar(label, part.ns) for label, part in zip(labels, measured.values(), strict=True)]
         ),
@@ -47,7 +47,7 @@ def build(found: Comparison) -> Section:
     figures = [
         Figure(
             id="runs-figures",
-            title="Every figure of every run, the base first",
+            title=on_page("every-figure"),
             table=DataTable(
                 ["per step", *names],
                 [[title, *values] for title, values in _whole_titles(rows.figures(found))],
@@ -62,10 +62,7 @@ def build(found: Comparison) -> Section:
         figures.append(
             Figure(
                 id="runs-traffic",
-                title=f"Traffic differs from theory without explanation in {unexplained} "
-                f"of {numbers.plural(len(traffic), 'case')}"
-                if unexplained
-                else "Traffic is what theory says, or the difference is explained",
+                title=on_page("runs-traffic", unexplained=unexplained, cases=len(traffic)),
                 table=DataTable(
                     ["run", "operation", "measured, MB", "theory, MB", "verdict", "formula",
                      "difference"],
@@ -79,15 +76,13 @@ def build(found: Comparison) -> Section:
         figures.append(
             Figure(
                 id="runs-operators",
-                title=f"What the other runs added, removed or changed against {found.base.run}"
-                if changes
-                else f"No operator changed in calls or time against {found.base.run}",
+                title=on_page("operators", changes=len(changes), base=found.base.run),
                 table=DataTable(
                     ["run", "change", "time, ms", "calls", "operator"], [*changes, *unchanged]
                 ),
             )
         )
-    line = f"{numbers.plural(len(names), 'run')}, every figure"
+    line = on_page("runs-shown", runs=len(names))
     return Section("compared", "Figures", "Run by run", figures, line)
 
 

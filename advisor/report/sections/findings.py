@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind
-from advisor.messages import SUMMARY, say
-from advisor.report import crop, humanise, numbers, pasted, summary
+from advisor.messages import SUMMARY, on_page, say
+from advisor.report import crop, humanise, pasted, summary
 from advisor.report.charts.timeline import MAX_MARKS
 from advisor.report.figures import DataTable, Figure, GainBar
 from advisor.report.sections.section import slug
@@ -112,13 +112,7 @@ def nothing_found(report: FindingsReport) -> str:
     passed, blind = ended[OutcomeKind.PASSED], len(summary.lacking_evidence(report))
     if report.findings or not passed:
         return ""
-    if blind <= passed:
-        return "No rule found anything that costs time in what was recorded."
-    looked = "The one check" if passed == 1 else f"The {passed} checks"
-    return (
-        f"{looked} that could look found nothing; {numbers.plural(blind, 'other')} could not look: "
-        "what they lack stands at the end."
-    )
+    return on_page("nothing-found", passed=passed, blind=blind)
 
 
 def anchor(text: str, taken: set[str]) -> str:
@@ -157,7 +151,7 @@ def _view(
         first_fix=finding.fix[0] if finding.fix else finding.verify,
         above="",
         then=finding.fix[1:],
-        tables=_tables(finding, name, every=len(report.runs) < 2),
+        tables=_tables(finding, name, summary.per(report), every=len(report.runs) < 2),
         timeline=picture,
         open_command=f"advisor open {shlex.quote(finding.id)} {pasted.given(report, finding.run)}",
         verify=lower_first(pasted.to_paste(finding.verify, report, finding.run))
@@ -204,29 +198,25 @@ def _gain(finding: Finding, name: str, most_ns: float) -> Figure | None:
     return Figure(f"gain-{name}", words, description=f"Gain: {words}", drawing=bar)
 
 
-def _tables(finding: Finding, name: str, *, every: bool) -> list[Figure]:
+def _tables(finding: Finding, name: str, per_step: str, *, every: bool) -> list[Figure]:
     """Tables of evidence; of a single recording ``every`` number of the finding too."""
     tables = [
         Figure(
             f"{name}-evidence-{index}",
             table.title,
             table=DataTable(
-                *humanise.table(table.columns, table.rows[:_MAX_ROWS]),
-                note=_more(len(table.rows), table.note),
+                *humanise.table(table.columns, table.rows[:_MAX_ROWS], per_step),
+                note=on_page("evidence", note=table.note, rows=len(table.rows), most=_MAX_ROWS),
             ),
         )
         for index, table in enumerate(finding.evidence.tables, 1)
     ]
     known = {key: value for key, value in finding.evidence.facts.items() if value is not None}
     if known and every:
-        described = [(humanise.column(key), value) for key, value in sorted(known.items())]
+        described = [
+            (humanise.column(key, per_step), value) for key, value in sorted(known.items())
+        ]
         rows = [[title, humanise.value(write, value)] for (title, write), value in described]
         numbered = DataTable(["number", "value"], rows)
-        tables.append(Figure(f"{name}-numbers", "Every number of this finding", table=numbered))
+        tables.append(Figure(f"{name}-numbers", on_page("every-number"), table=numbered))
     return tables
-
-
-def _more(total: int, note: str) -> str:
-    if total <= _MAX_ROWS:
-        return note
-    return f"{note} The first {_MAX_ROWS} of {total} rows; findings.json has all.".strip()

@@ -6,14 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from advisor.messages import on_page
 from advisor.metrics.rings.shapes import Shape, hosts, shapes
 from advisor.report import numbers
 from advisor.report.clean import one_line
 from advisor.report.figures import DataTable, Figure, Matrix
 from advisor.report.sections.section import Section, of_run
-from advisor.report.tables import Row, rows
+from advisor.report.tables import Row, group_names, rows
 from advisor.store.store import Store
-from advisor.vocabulary.words import ranks_text, some_ranks
+from advisor.vocabulary.words import ranks_text
 
 MOST = 16
 """Ranks or hosts of the picture."""
@@ -48,21 +49,20 @@ def _compared(store: Store, run: str, host: dict[int, str], suffix: str) -> Figu
         if row["kind"] == "edge" and row["measured_gbps"] and row["expected_gbps"]
     ]
     names, by_host, left_out = _locations(edges, host)
+    groups = group_names(store, run)
     picture = Figure(
         id=f"bandwidth{suffix}",
-        title=_title(found),
-        description="Locations compared for excess transfer time.",
-        table=_table(found),
+        title=_title(found, groups),
+        description=on_page("locations"),
+        table=_table(found, groups),
     )
     if len(names) < 2:
         return picture
     what = "hosts" if by_host else "ranks"
-    picture.description = f"Grid of sending by receiving {what}: measured of expected bandwidth."
+    picture.description = on_page("grid-of-links", what=what)
     picture.drawing = _matrix(edges, names, host, by_host=by_host)
     picture.legend = [("cell-ok", "as expected"), ("late1", "slower"), ("late4", "much slower")]
-    worst = " Between two hosts the worst pair of ranks counts." if by_host else ""
-    first = f" The {len(names)} of {len(names) + left_out} that lose most." if left_out else ""
-    picture.note = f"Cells are measured GB/s; point at one for the expected.{worst}{first}"
+    picture.note = on_page("note-of-links", by_host=by_host, shown=len(names), left_out=left_out)
     return picture
 
 
@@ -104,39 +104,28 @@ def _matrix(edges: list[Row], names: list[Any], host: dict[int, str], *, by_host
     return Matrix(shown, ratio, text)
 
 
-def _title(found: list[Row]) -> str:
+def _title(found: list[Row], names: Mapping[str | None, str]) -> str:
     """The location that lies most below its expectation for sure; its cost is the finding's."""
     sure = next((row for row in found if (row["excess_low_ns"] or 0) > 0), None)
     if sure is None:
-        return "No link is measurably slower than its peers"
-    if not sure["measured_gbps"] or not sure["expected_gbps"]:
-        return f"{_location(sure)} is slower than its peers"
-    measured, expected = (numbers.short(sure[f"{what}_gbps"]) for what in ("measured", "expected"))
-    return f"{_location(sure)} moves {measured} GB/s where {expected} is expected"
+        return on_page("no-slow-link")
+    return on_page("slow-link", where=_location(sure, names), **sure)
 
 
 def _of_expected(row: Row) -> str:
     return " of ".join(numbers.short(row[f"{what}_gbps"]) for what in ("measured", "expected"))
 
 
-def _location(row: Row) -> str:
-    if row["kind"] == "edge":
-        return f"The link {row['src']} → {row['dst']}"
-    if row["kind"] == "rank":
-        return f"The link of rank {row['src']}"
-    if row["kind"] == "host":
-        return f"The network of host {row['host']}"
-    if row["kind"] == "group":
-        return f"Group {row['process_group']}"
+def _location(row: Row, names: Mapping[str | None, str]) -> str:
     words = json.loads(row["evidence"] or "{}").get("location")
-    candidates = json.loads(row["candidates"] or "[]")
-    if words:
+    if words and row["kind"] not in ("edge", "rank", "host", "group"):
         words = one_line(str(words))
         return words[:1].upper() + words[1:]
-    return f"A link of {some_ranks(candidates)}" if candidates else "One of several links"
+    values = {"candidates": json.loads(row["candidates"] or "[]"), **row}
+    return on_page("link-of", of_group=names.get(row["process_group"], ""), **values)
 
 
-def _table(found: list[Row]) -> DataTable:
+def _table(found: list[Row], names: Mapping[str | None, str]) -> DataTable:
     """What lies below its expectation, worst first; those that do not are only counted."""
     worse = [row for row in found if (row["excess_ns_per_step"] or 0) > 0][:_MOST_ROWS]
     rest = len(found) - len(worse)
@@ -144,16 +133,16 @@ def _table(found: list[Row]) -> DataTable:
         ["location", "measured, GB/s", "expected, GB/s", "expected from", "group", "calls"],
         [
             [
-                _location(row),
+                _location(row, names),
                 numbers.cell(row["measured_gbps"]),
                 numbers.cell(row["expected_gbps"]),
                 row["expected_from"] or "–",
-                row["process_group"] or "–",
+                names.get(row["process_group"], row["process_group"]) or "–",
                 numbers.count(row["calls"]),
             ]
             for row in worse
         ],
-        note=f"{numbers.plural(rest, 'other')} as fast as expected." if rest else "",
+        note=on_page("other-links", rest=rest),
     )
 
 
@@ -162,17 +151,21 @@ def _shapes(
 ) -> Figure:
     """What NCCL built, channel by channel."""
     size = max(len(shape.order) for shape in found)
-    channels = numbers.plural(sum(len(shape.channels) for shape in found), "channel")
-    built = f"one {kind} for" if len(found) == 1 else f"{len(found)} different {kind}s on"
+    channels = sum(len(shape.channels) for shape in found)
     return Figure(
         id=f"{kind}{suffix}",
-        title=f"NCCL built {built} {channels}",
+        title=on_page("nccl-built", kind=kind, shapes=len(found), channels=channels),
         table=DataTable(
             ["channels", "order" if kind == "ring" else "child ← parent"],
             [[ranks_text(shape.channels), _order(shape)] for shape in found],
         ),
-        note=f"NCCL's log, communicator {communicator} of {numbers.plural(size, 'rank')}. "
-        f"{_where(found[0].order, host)}".strip(),
+        note=on_page(
+            "communicator",
+            name=communicator,
+            ranks=size,
+            hosts=_by_host(found[0].order, host),
+            most=_MOST_HOSTS,
+        ),
     )
 
 
@@ -184,13 +177,8 @@ def _order(shape: Shape) -> str:
     )
 
 
-def _where(ranks: Sequence[int], host: Mapping[int, str]) -> str:
-    if not host:
-        return ""
+def _by_host(ranks: Sequence[int], host: Mapping[int, str]) -> list[str]:
     by_host: dict[str, list[int]] = {}
-    for rank in sorted(ranks):
+    for rank in sorted(ranks) if host else ():
         by_host.setdefault(host.get(rank, "unknown host"), []).append(rank)
-    parts = [f"{name}: {ranks_text(members)}" for name, members in by_host.items()]
-    rest = len(parts) - _MOST_HOSTS
-    more = f" and {numbers.plural(rest, 'more host')}" if rest > 0 else ""
-    return f"Ranks by host: {'; '.join(parts[:_MOST_HOSTS])}{more}."
+    return [f"{name}: {ranks_text(members)}" for name, members in by_host.items()]

@@ -10,21 +10,20 @@ from pathlib import PurePath
 from typing import Any
 
 from advisor.findings import FindingsReport, OutcomeKind, RunSummary
+from advisor.messages import on_page
 from advisor.metrics.models.speeds import Speeds
 from advisor.report import numbers, summary
 from advisor.report.figures import DataTable, Figure
 from advisor.report.sections import size
 from advisor.report.sections.section import Section, slug
-from advisor.report.tables import Row, rows
+from advisor.report.tables import Row, group_names, rows
 from advisor.store.store import Store
-from advisor.vocabulary.words import ranks_text
+from advisor.vocabulary.words import plural, ranks_text
 
 _MAX_ROWS = 64
 WHOLE_TRACE = "whole-trace"  # of ``RunSummary.step_source``: no steps are marked
 _OF_FILES = frozenset({"file", "file-not-read", "file-of-other-format"})
 """Notes that the table of files says too."""
-_RESIDUAL = "Effects smaller than the clock residual are not taken as evidence."
-_NOT_ALIGNED = "No calls of several ranks were timed together: no clocks to align."
 
 
 def build(
@@ -51,9 +50,9 @@ def build(
     lists: list[tuple[str, Sequence[tuple[str, Sequence[str]]]]] = [
         ("Notes", [(text, ()) for text in [*caveats, *notes]]),
         (
-            "What was missing, and how to capture it next time",
+            on_page("missing"),
             [
-                (how or "No way to capture is known for these",
+                (how or on_page("no-way"),
                  [f"{rules}: {reason}" for rules, reason in lacks])
                 for how, lacks in missing
             ],
@@ -64,13 +63,13 @@ def build(
     return Section(
         id="data",
         nav="Data",
-        title="What was read",
+        title=on_page("read"),
         figures=[
             Figure(f"data-{slug(title.lower())}", title, table=table)
             for title, table in tables
             if table.rows
         ],
-        line=f"{_count(report)}, {numbers.plural(len(caveats) + len(notes), 'note')}",
+        line=f"{_count(report)}, {plural(len(caveats) + len(notes), 'note')}",
         lists=[(title, items) for title, items in lists if items],
     )
 
@@ -78,12 +77,12 @@ def build(
 def _count(report: FindingsReport) -> str:
     """Ranks of one run; of several runs each one's, for ranks of two runs do not add up."""
     if not any(run.ranks_read for run in report.runs):
-        return numbers.plural(sum(len(run.inputs) for run in report.runs), "file")
+        return plural(sum(len(run.inputs) for run in report.runs), "file")
     ranks = {run.ranks_read for run in report.runs}
     if len(report.runs) == 1:
-        return numbers.plural(max(ranks), "rank")
-    runs = numbers.plural(len(report.runs), "run")
-    return f"{runs} of {numbers.plural(max(ranks), 'rank')}" if len(ranks) == 1 else runs
+        return plural(max(ranks), "rank")
+    runs = plural(len(report.runs), "run")
+    return f"{runs} of {plural(max(ranks), 'rank')}" if len(ranks) == 1 else runs
 
 
 def one_line_quality(report: FindingsReport) -> str:
@@ -91,24 +90,15 @@ def one_line_quality(report: FindingsReport) -> str:
     parts = []
     for run in report.runs:
         if not run.ranks_read:
-            text = f"{numbers.plural(len(run.inputs), 'file')}, none of them a trace"
-            parts.append(f"{run.run}: {text}" if len(report.runs) > 1 else text)
-            continue
-        ranks = numbers.plural(run.ranks_read, "rank")
-        if run.world_size and run.world_size != run.ranks_read:
-            ranks = f"{run.ranks_read} of {numbers.plural(run.world_size, 'rank')}"
-        whole = run.step_source == WHOLE_TRACE
-        steps = "no steps marked" if whole else numbers.plural(run.steps_complete, "complete step")
-        served = any(note.code == "inference" for note in run.caveats)
-        text = f"inference, {ranks}, {steps}" if served else f"{ranks}, {steps}"
-        if run.steps_partial and not whole:
-            text += f" ({run.steps_partial} partial left out)"
-        if run.events_read:
-            text += f", {numbers.plural(run.events_read, 'event')} read"
+            text = on_page("no-trace", files=len(run.inputs))
         else:
-            text = f"{summary.source(report, run.run)} of {ranks}, no trace"
-        if run.events_dropped:
-            text += f", {numbers.count(run.events_dropped)} dropped or cut off"
+            values = {
+                **dict(run),
+                "whole": run.step_source == WHOLE_TRACE,
+                "served": any(note.code == "inference" for note in run.caveats),
+                "source": summary.source(report, run.run),
+            }
+            text = on_page("quality", **values)
         parts.append(f"{run.run}: {text}" if len(report.runs) > 1 else text)
     return "; ".join(parts)
 
@@ -152,7 +142,7 @@ def _runs(report: FindingsReport) -> DataTable:
                 numbers.cell(run.world_size),
                 *_steps(run, bool(marked)),
                 numbers.duration(run.step_ns_median),
-                "no marks found" if run.step_source == WHOLE_TRACE else run.step_source,
+                on_page("no-marks") if run.step_source == WHOLE_TRACE else run.step_source,
                 numbers.count(run.events_read),
                 numbers.count(run.events_dropped),
             ]
@@ -207,8 +197,9 @@ def _from_store(store: Store, *, several: bool) -> list[tuple[str, DataTable]]:
             [*([row["run"]] if several else []), ranks_text(alike), *_clock(row)]
             for row, alike in listed[:_MAX_ROWS]
         ],
-        note=f"{_first(len(listed))} {_RESIDUAL if aligned else _NOT_ALIGNED}".strip(),
+        note=f"{_first(len(listed))} {on_page('aligned', aligned=aligned)}".strip(),
     )  # fmt: skip
+    names = {name: group_names(store, name) for name in {row["run"] for row in ranks}}
     unmatched = rows(
         store,
         "SELECT run, process_group, rank, calls, reason FROM unmatched"
@@ -218,13 +209,13 @@ def _from_store(store: Store, *, several: bool) -> list[tuple[str, DataTable]]:
         ("Files", files),
         ("Ranks and clocks", clocks),
         (
-            "Collectives without a partner on some rank",
+            on_page("unmatched"),
             DataTable(
-                [*_run_column(several), "process group", "rank", "calls", "reason"],
+                [*_run_column(several), "calls over", "rank", "calls", "reason"],
                 [
                     [
                         *([r["run"]] if several else []),
-                        r["process_group"] or "–",
+                        names.get(r["run"], {}).get(r["process_group"]) or "–",
                         r["rank"],
                         numbers.count(r["calls"]),
                         r["reason"],
@@ -280,4 +271,4 @@ def _reasons(text: str | None) -> str:
 
 
 def _first(total: int) -> str:
-    return f"The first {_MAX_ROWS} of {total}." if total > _MAX_ROWS else ""
+    return on_page("first-rows", most=_MAX_ROWS, rows=total)

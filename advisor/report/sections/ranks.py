@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.findings import Finding
-from advisor.messages import REASONS
+from advisor.messages import REASONS, on_page
 from advisor.metrics.lateness.by_step import waited_for
 from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS
 from advisor.report.figures import DataTable, Figure, HeatMap
 from advisor.report.gain import delays
 from advisor.report.sections.section import Section, of_run
-from advisor.report.tables import late_together, rows
+from advisor.report.tables import late_together, of_unit, rows
 from advisor.store.evidence import PER_PEER
 from advisor.store.store import Store
-from advisor.vocabulary.words import named_ranks, some_ranks
+from advisor.vocabulary.words import named_ranks
 
 MOST_ROWS = 32
 _FEWEST_ROWS = 3  # of two ranks the bars say as much
@@ -57,11 +57,10 @@ def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> F
         [max(found[r].get(step, 0.0) for r in group for step in span) for span in spans]
         for group in groups
     ]
-    note = f"A row is {each} ranks and shows the one that is waited for most." * (each > 1)
     return Figure(
         id=f"waited-for{suffix}",
-        title=f"How long peers wait for each rank, by step (full colour: {numbers.duration(most)})",
-        description="Grid of ranks by steps: how long each peer waits for the rank of the row.",
+        title=on_page("waited-for", most_ns=most),
+        description=on_page("grid-of-ranks"),
         drawing=HeatMap(
             rows=[named_ranks(set(group) & set(culprits) or group) for group in groups],
             columns=[str(span[0]) for span in spans],
@@ -72,7 +71,7 @@ def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> F
                 index for index, group in enumerate(groups) if set(group) & set(culprits)
             ),
         ),
-        note=note,
+        note=on_page("row-of-ranks", each=each),
     )
 
 
@@ -91,14 +90,13 @@ def build(
     together = {rank: _delaying(own, findings) for rank, own in late_together(store, run).items()}
     systematic = [rank for row in who if row["systematic"]
                   for rank in together.get(row["rank"], [row["rank"]])]  # fmt: skip
-    line = (
-        f"Often late: {some_ranks(systematic)}" if systematic else "No rank is systematically late"
-    )
+    line = on_page("often-late", ranks=systematic)
+    per_step = of_unit(store, run)["per_step"]
     figure = Figure(
         id=f"came-last{suffix}",
         title=line,
         table=DataTable(
-            ["rank", "each peer waits per step", "came last", "calls", "reason"],
+            ["rank", f"each peer waits {per_step}", "came last", "calls", "reason"],
             [
                 [
                     row["rank"],
@@ -109,11 +107,11 @@ def build(
                 ]
                 for row in late[:_MOST_LISTED]
             ],
-            note=_rest(len(who), min(len(late), _MOST_LISTED)),
+            note=on_page("less-late", rest=len(who) - min(len(late), _MOST_LISTED)),
         )
         if late
         else None,
-        note="Only a rank's own delay counts, not what it inherits by waiting for others itself.",
+        note=on_page("own-delay"),
     )
     return Section(name, "Ranks", title, [figure], line)
 
@@ -121,8 +119,3 @@ def build(
 def _delaying(host: list[int], findings: Sequence[Finding]) -> list[int]:
     found = {rank for item in findings if delays(item, host) for rank in item.ranks}
     return sorted(found) or host
-
-
-def _rest(total: int, shown: int) -> str:
-    rest = total - shown
-    return f"{numbers.plural(rest, 'other rank')}: less or nothing." if rest else ""

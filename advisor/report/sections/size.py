@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from advisor.messages import on_page
 from advisor.metrics.models.speeds import Speeds
 from advisor.metrics.models.theory import OpTheory, Theory, theory
 from advisor.model.operator_flops import NO_SHAPES, NO_STRIDES
@@ -11,31 +12,6 @@ from advisor.report.figures import DataTable, Figure
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import rows
 from advisor.store.store import Store
-
-_SHAPES = "Record with torch.profiler.profile(record_shapes=True)."
-_STRIDES = (
-    "Record with torch 2.1 or later and record_shapes=True: it notes strides and padding too."
-)
-_OPERATORS = (
-    "Record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] and record_shapes=True. "
-    "Compute in compiled or hand-written kernels is not counted."
-)
-_NAME = (
-    "Keep deviceProperties, which torch's profiler writes at the head of a GPU trace: they name "
-    "the device."
-)
-_WITH_TORCH = (
-    "An nsys export does not hold the operators' shapes: record a few steps with torch.profiler "
-    "as well (torchrun ... -m advisor.record train.py)."
-)
-_TABLE = (
-    "The peak must stand in advisor/model/hardware/devices.yaml, with its source; until then the "
-    "run's own speed is the limit."
-)
-_REAL = (
-    "Record with `advisor profile` on the real device (DDP or ZeRO-1): it notes the model's size "
-    "and the tokens per step, which a trace does not hold."
-)
 
 
 def build(
@@ -55,26 +31,20 @@ def build(
 
 def missing(counted: Speeds) -> list[tuple[str, str]]:
     """(how to get it, what is missing) to hold the arithmetic against the device's peak."""
-    work = counted.work
+    work, texts = counted.work, []
     if counted.emulated:
-        return [(_REAL, "compute was emulated")]
-    found = []
-    if work.left_out[NO_SHAPES]:
-        calls = numbers.plural(work.left_out[NO_SHAPES], "matrix product or convolution",
-                               "matrix products, convolutions and attention calls")  # fmt: skip
-        found.append((_SHAPES, f"shapes of {calls}"))
-    if work.left_out[NO_STRIDES]:
-        found.append(
-            (_STRIDES, f"strides of {numbers.plural(work.left_out[NO_STRIDES], 'convolution')}")
-        )
+        return [(on_page("record-real"), on_page("no-real"))]
+    if calls := work.left_out[NO_SHAPES]:
+        texts.append((on_page("record-shapes"), on_page("no-shapes", calls=calls)))
+    if calls := work.left_out[NO_STRIDES]:
+        texts.append((on_page("record-strides"), on_page("no-strides", calls=calls)))
     if not work.flops and not work.left_out:
-        found.append((_OPERATORS, "no matrix product, convolution or attention call is recorded"))
+        texts.append((on_page("record-operators"), on_page("no-operators")))
     if work.flops and counted.peak is None and counted.device != "CPU":
-        if counted.device is None:
-            found.append((_NAME, "name of the device, and so its peak"))
-        else:
-            found.append((_TABLE, f"peak of '{counted.device}' for {', '.join(work.by_dtype)}"))
-    return [(_WITH_TORCH, what) for _, what in found] if counted.only_nsys else found
+        how = on_page("keep-name" if counted.device is None else "add-peak")
+        texts.append((how, on_page("no-peak", device=counted.device, types=[*work.by_dtype])))
+    with_torch = on_page("record-with-torch")
+    return [(with_torch, what) for _, what in texts] if counted.only_nsys else texts
 
 
 def _arithmetic(counted: Speeds, suffix: str) -> Figure | None:
@@ -82,9 +52,13 @@ def _arithmetic(counted: Speeds, suffix: str) -> Figure | None:
     if not work.flops or not achieved or not counted.own_flops:
         return None
     per = "the recording" if counted.whole else "step"
-    title = f"{numbers.scaled(work.flops, 'FLOP')} per rank and {per}, {_flops(achieved)}"
-    if peak:
-        title += f": {numbers.share(achieved / peak.flops)} of the device's peak"
+    title = on_page(
+        "arithmetic",
+        work=numbers.scaled(work.flops, "FLOP"),
+        per=per,
+        achieved=_flops(achieved),
+        share=achieved / peak.flops if peak else None,
+    )
     shown = [["achieved", _flops(achieved), f"work / time of {per}"],
              ["compute speed", _flops(counted.own_flops), "work / compute time"]]  # fmt: skip
     if peak:
@@ -116,10 +90,8 @@ def _arithmetic(counted: Speeds, suffix: str) -> Figure | None:
         [f"  {name}", numbers.scaled(amount, "FLOP"), "shapes"]
         for name, amount in work.by_operator.most_common(6)
     ]
-    note = "Counted: matrix products, convolutions and attention, recomputation included."
-    if work.left_out:
-        calls = ", ".join(f"{count:,} {why}" for why, count in work.left_out.most_common())
-        note += f" Calls left out, so the work is more than this: {calls}."
+    calls = ", ".join(f"{count:,} {why}" for why, count in work.left_out.most_common())
+    note = on_page("counted", left_out=calls)
     return Figure(f"arithmetic{suffix}", title, table=DataTable(["what", "value", "from"], shown),
                   note=note)  # fmt: skip
 
@@ -135,7 +107,7 @@ def _traffic(known: Theory | None, suffix: str) -> Figure | None:
     total = sum(item.measured_bytes or 0.0 for item in found)
     return Figure(
         id=f"traffic{suffix}",
-        title=f"Each rank sends {numbers.traffic(total)} per step, {_agreement(found, total)}",
+        title=on_page("traffic", sent_bytes=total, agreement=_agreement(found, total)),
         table=DataTable(
             ["operation", "measured", "theory", "verdict", "formula", "difference"],
             [
@@ -150,24 +122,20 @@ def _traffic(known: Theory | None, suffix: str) -> Figure | None:
                 for item in found
             ],
         ),
-        note="Measured: message sizes times bus factor, mean over ranks and used steps.",
+        note=on_page("traffic-from"),
     )
 
 
 def _agreement(found: list[OpTheory], total: float) -> str:
     verdicts = {item.verdict for item in found}
     if verdicts <= {"equal"}:
-        return "as theory says"
+        return on_page("as-theory")
     if verdicts <= {"equal", "explained"}:
-        return "which theory and what torch does otherwise explain"
+        return on_page("explained")
     if "differs" not in verdicts:
-        return "in part not to be predicted"
+        return on_page("not-predicted")
     expected = sum(item.expected_bytes for item in found)
-    return (
-        f"{numbers.significant(total / expected)} times what theory says"
-        if expected
-        else "where theory says none"
-    )
+    return on_page("times-theory", times=total / expected if expected else 0)
 
 
 def _memory(store: Store, run: str, known: Theory | None, suffix: str) -> Figure | None:
@@ -181,17 +149,10 @@ def _memory(store: Store, run: str, known: Theory | None, suffix: str) -> Figure
     if not found:
         return None
     highest = found[0]
-    title = f"Rank {highest['rank']} peaks highest: {numbers.traffic(highest['peak'])}"
-    if highest["total"]:
-        title += f", {numbers.share(highest['peak'] / highest['total'])} of its device"
-    notes = []
-    if any(row["timeline"] == "host" for row in found):
-        notes.append("On CPU the peak is the whole process, with Python and libraries.")
+    title = on_page("memory", **highest)
+    notes = [on_page("memory-of-host")] if any(row["timeline"] == "host" for row in found) else []
     if known is not None and known.memory_bytes is not None:
-        notes.append(
-            "Parameters, gradients, optimizer state and activations take "
-            f"{numbers.traffic(known.memory_bytes)} on the fullest rank by estimate."
-        )
+        notes.append(on_page("memory-estimate", estimate=known.memory_bytes))
     table = DataTable(
         ["rank", "peak", "device has"],
         [[row["rank"], numbers.traffic(row["peak"]), numbers.traffic(row["total"])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
+from advisor.messages import on_page
 from advisor.metrics.steps.used import step_time
 from advisor.metrics.timeline.parts import KINDS as MEASURED
 from advisor.metrics.timeline.parts import Parts, by_rank, by_step, hidden_share
@@ -20,8 +21,8 @@ from advisor.report.figures import (
     legend_for,
 )
 from advisor.report.sections.section import Section, of_run
+from advisor.report.tables import of_unit
 from advisor.store.store import Store
-from advisor.vocabulary.words import about
 
 MOST_RANKS = 8
 """Drawn one by one; of more the culprit, the best, the median and the worst."""
@@ -45,31 +46,31 @@ def build(
         return None
     culprits = culprits if 2 * len(culprits) < len(ranks) or len(culprits) == 1 else ()
     suffix, name, title = of_run("steps", "Where the step goes", run, several)
-    figures = [_ranks(ranks, suffix, culprits)] if len(ranks) > 1 else []
+    per_step = of_unit(store, run)["per_step"]
+    figures = [_ranks(ranks, suffix, culprits, per_step)] if len(ranks) > 1 else []
     steps = _steps(store, run, suffix)
     figures += [steps] if steps is not None else []
     hidden = hidden_share(store.con, run)
-    line = "" if hidden is None else f"{numbers.share(hidden)} of communication is under compute"
+    line = "" if hidden is None else on_page("hidden", share=hidden)
     if not figures:
         return None
     return Section(name, "Steps", title, figures, line, is_open=not several)
 
 
-def _ranks(ranks: list[Parts], suffix: str, culprits: Sequence[int]) -> Figure:
+def _ranks(ranks: list[Parts], suffix: str, culprits: Sequence[int], per_step: str) -> Figure:
     bars = [Bar(f"rank {row.of}", row.ns, emphasis=row.of in culprits) for row in ranks]
     if len(ranks) > MOST_RANKS:
         bars = _four(ranks, culprits)
-    note = "" if ranks[0].steps else "Of the whole trace: it holds no used step."
-    if len(bars) < len(ranks):
-        note += f" The least, middle and most exposed of {len(ranks)} ranks."
     return Figure(
         id=f"ranks{suffix}",
-        title=_title(ranks),
-        description="One stacked bar per rank on one scale, in ms per step.",
-        drawing=StackedBars(bars),
+        title=_title(ranks, per_step),
+        description=on_page("bars-of-ranks", per_step=per_step),
+        drawing=StackedBars(bars, f"ms {per_step}"),
         legend=legend_for(_kinds(ranks)),
         table=_table("rank", [(f"{row.of}", row) for row in ranks]),
-        note=note.strip(),
+        note=on_page(
+            "note-of-bars", steps=ranks[0].steps, shown=len(bars) < len(ranks), ranks=len(ranks)
+        ),
     )
 
 
@@ -88,23 +89,20 @@ def _four(ranks: list[Parts], culprits: Sequence[int]) -> list[Bar]:
     return bars + [Bar(f"{name} {row.of}", row.ns) for name, row in picked]
 
 
-def _title(ranks: list[Parts]) -> str:
+def _title(ranks: list[Parts], per_step: str) -> str:
     """What takes most of the steps beside compute, and how it differs between ranks."""
     waits = sorted((row.ns["wait"], row.of) for row in ranks)
     exposed, idle, copies = _exposed(ranks), _idle(ranks), _copies(ranks)
     if copies.most > max(exposed.most, idle.most, _LITTLE):
-        return f"Memory copies take {copies.range()}"
+        return on_page("copies-take", range=copies.range(per_step))
     if max(exposed.most, idle.most) < _LITTLE:
-        return "Every rank computes nearly all of its step"
+        return on_page("all-compute")
     if idle.most > exposed.most:
-        return f"The device idles for {idle.range()}"
+        return on_page("device-idles", range=idle.range(per_step))
     least, most = waits[0], waits[-1]
     if most[0] > 0.5 * max(row.exposed_ns for row in ranks) and least[0] < 0.6 * most[0]:
-        return (
-            f"Rank {most[1]} waits {about(most[0])} per step for others, "
-            f"rank {least[1]} {about(least[0])}"
-        )
-    return f"Exposed communication takes {exposed.range()}"
+        return on_page("waits-differ", most=most, least=least, per_step=per_step)
+    return on_page("exposed-takes", range=exposed.range(per_step))
 
 
 class _OfRanks:
@@ -115,13 +113,12 @@ class _OfRanks:
         self.shares = [ns(row) / row.window_ns for row in ranks]
         self.most = max(self.shares)
 
-    def range(self) -> str:
+    def range(self, per_step: str) -> str:
         """'3 ms (rank 0) to 40 ms (rank 7) per step', or one share where all are alike."""
         if self.most - min(self.shares) < _LITTLE:
             mean = sum(self.shares) / len(self.shares)
-            return f"{numbers.share(mean)} of the step on every rank"
-        (low, first), (high, last) = self.ns[0], self.ns[-1]
-        return f"{about(low)} (rank {first}) to {about(high)} (rank {last}) per step"
+            return on_page("alike-on-ranks", share=mean)
+        return on_page("range-of-ranks", low=self.ns[0], high=self.ns[-1], per_step=per_step)
 
 
 def _exposed(ranks: Sequence[Parts]) -> _OfRanks:
@@ -147,23 +144,23 @@ def _steps(store: Store, run: str, suffix: str) -> Figure | None:
     typical = step_time(store.con, run) or median(step.window_ns for step in used)
     above = (worst.window_ns - typical) / typical if typical else 0.0
     if above < _BAD_STEP:
-        counted = numbers.plural(len(used), "used step")
-        return Figure(f"each-step{suffix}", f"All {counted} take about {about(typical)}")
+        return Figure(
+            f"each-step{suffix}", on_page("steps-alike", steps=len(used), step_ns=typical)
+        )
     grown = max(KINDS, key=lambda kind: worst.ns.get(kind, 0.0) - _usual(used, kind))
     shown = _fold(steps)
-    note = "* not counted: partial, warm-up or far longer than the others." * (
-        len(used) < len(steps)
-    )
-    if len(shown) < len(steps):
-        note += f" {len(steps)} steps in {len(shown)} columns: each shows the slowest of its group."
     return Figure(
         id=f"each-step{suffix}",
-        title=f"Step {worst.of} took {about(worst.window_ns)}, {numbers.share(above)} "
-        f"more than the median {about(typical)}: most of it {KINDS[grown]}",
-        description="One stacked column per step, in ms, the mean over ranks.",
+        title=on_page("longest-step", worst=worst, above=above, step_ns=typical, kind=KINDS[grown]),
+        description=on_page("columns-of-steps"),
         drawing=StepColumns([Bar(_label(step), step.ns, step is worst) for step in shown]),
         table=_table("step", [(_label(step), step) for step in steps]),
-        note=note.strip(),
+        note=on_page(
+            "note-of-columns",
+            uncounted=len(used) < len(steps),
+            steps=len(steps),
+            columns=len(shown),
+        ),
     )
 
 
@@ -203,5 +200,5 @@ def _table(first: str, labelled: Sequence[tuple[str, Parts]]) -> DataTable:
             ]
             for label, row in ordered[:_MOST_ROWS]
         ],
-        note=f"The {_MOST_ROWS} most exposed of {len(ordered)}." * (len(ordered) > _MOST_ROWS),
+        note=on_page("most-exposed", most=_MOST_ROWS, rows=len(ordered)),
     )

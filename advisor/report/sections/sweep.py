@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from advisor.messages import on_page
 from advisor.report import numbers
 from advisor.report.figures import DataTable, Figure
 from advisor.report.sections import sweep_trials
@@ -40,7 +41,7 @@ def build(
     line = figures[0].title
     if is_open:
         # The verdict over the page says what came out.
-        figures[0].title = "Step time of each setting"
+        figures[0].title = on_page("each-setting")
     surrogate = result.get("surrogate")
     if surrogate and surrogate["effects"]:
         figures.append(_effects(surrogate, suffix))
@@ -51,9 +52,9 @@ def build(
         figures.append(sweep_trials.modelled(by_model, suffix))
     lists = []
     if also := result.get("also"):
-        lists.append(("What else the search found", [(item, ()) for item in also]))
+        lists.append((on_page("also"), [(item, ()) for item in also]))
     if left_out := result.get("not_tried"):
-        lists.append(("What was not tried", [(item, ()) for item in left_out]))
+        lists.append((on_page("not-tried"), [(item, ()) for item in left_out]))
     return Section(name, "Sweep", title, figures, line, is_open, lists)
 
 
@@ -71,22 +72,23 @@ def _effects(surrogate: dict[str, Any], suffix: str) -> Figure:
         (_plain(f"{effect['setting']}={effect['value']}"), effect["share"], effect["trials"])
         for effect in surrogate["effects"]
     ] + [
-        (f"{_plain(pair['left'])} with {_plain(pair['right'])}, beyond both", pair["share"], "–")
+        (
+            on_page("both", left=_plain(pair["left"]), right=_plain(pair["right"])),
+            pair["share"],
+            "–",
+        )
         for pair in surrogate["interactions"]
     ]
     shares.sort(key=lambda item: -abs(item[1]))
     strongest, share, _ = shares[0]
     return Figure(
         id=f"effects{suffix}",
-        title=f"{strongest} moves the step most: {_words(share)}"
-        if abs(share) > error
-        else "No setting moves the step by more than the model's error",
+        title=on_page("effects", sure=abs(share) > error, name=strongest, change=_words(share)),
         table=DataTable(
             ["setting", "effect on the step", "trials with it"],
             [[label, _words(share), trials] for label, share, trials in shares],
         ),
-        note=f"From a ridge regression on {surrogate['trials']} trials. Its median error on trials "
-        f"left out is {numbers.share(error)} of the step: smaller effects say nothing.",
+        note=on_page("regression", trials=surrogate["trials"], error=error),
     )
 
 
@@ -106,11 +108,7 @@ def _frontier(points: list[dict[str, Any]], suffix: str) -> Figure:
     """Settings that nothing beats in time and memory together, then the others."""
     ranked = sorted(points, key=lambda point: (not point["on_frontier"], point["step_ns"]))
     best = [point for point in ranked if point["on_frontier"]]
-    title = (
-        f"{len(best)} settings trade time against memory"
-        if len(best) > 1
-        else f"{best[0]['settings']}: nothing is faster beyond noise with as little memory"
-    )
+    title = on_page("frontier", settings=[point["settings"] for point in best])
     return Figure(
         id=f"frontier{suffix}",
         title=title,
@@ -126,6 +124,5 @@ def _frontier(points: list[dict[str, Any]], suffix: str) -> Figure:
                 for point in ranked
             ],
         ),
-        note="Steps are relative to the present settings before and after, times their median. "
-        + ("" if any(p.get("confirmed") for p in points) else "Not confirmed in fresh pairs."),
+        note=on_page("relative", confirmed=any(p.get("confirmed") for p in points)),
     )

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.messages import on_page
 from advisor.report import numbers
 from advisor.report.figures import DataTable, Dots, Figure, StepTime
 from advisor.report.tables import Row
+from advisor.vocabulary.words import plural
 
 _MAX_DOTS = 5
 # Median absolute deviation to standard deviation for normal noise: 1 / Phi^-1(3/4).
@@ -48,9 +50,9 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
         title, wins = f"{verdict[:1].upper()}{verdict[1:]}", bool(result["recommended"])
     elif seen and best is not None and baseline is not None:
         gain = numbers.duration(baseline - best.step_ns)
-        title, wins = f"{best.label} won: {gain} per step less than the present settings", True
+        title, wins = on_page("won", name=best.label, gain=gain), True
     else:
-        title, wins = "No trial beats the present settings by more than its noise: leave it", False
+        title, wins = on_page("kept"), False
     chosen = result.get("changes") or {}
     dots = [
         StepTime(
@@ -64,15 +66,14 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
     ]
     if baseline is not None:
         spread = _MAD_TO_SIGMA * statistics.median(abs(step - baseline) for step in baselines)
-        label = f"present settings ({numbers.plural(len(baselines), 'trial')})"
+        label = f"present settings ({plural(len(baselines), 'trial')})"
         dots.insert(0, StepTime(label, baseline, baseline - spread, baseline + spread))
     failed = len(trials) - len(timed)
     reasons = {one["trial"]: one["reason"] for one in result.get("failures") or []}
-    more = f" {len(settings) - _MAX_DOTS} slower ones: in the table." * (len(settings) > _MAX_DOTS)
     return Figure(
         id=f"trials{suffix}",
         title=title,
-        description="Median step time in ms of every setting tried; shaded: the noise.",
+        description=on_page("trials"),
         # One dot says no more than its line in the table.
         drawing=Dots(dots, baseline, band) if len(dots) > 1 else None,
         table=DataTable(
@@ -88,27 +89,15 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
                 ]
                 for trial in trials[:200]
             ],
-            note="Dots are relative to the present settings just before and after, so that drift "
-            "moves none; times here are as they were. Whiskers: ± 1 σ. Shaded: noise.",
+            note=on_page("dots-of-trials"),
         ),
-        note=_origin(trials)
-        + more
-        + (f" {numbers.plural(failed, 'trial')} failed (see the table)." if failed else ""),
+        note=on_page(
+            "note-of-trials",
+            emulated=any(trial["origin"] == "emulated" for trial in trials),
+            slower=len(settings) - _MAX_DOTS,
+            failed=failed,
+        ),
     )  # fmt: skip
-
-
-def _origin(trials: list[Row]) -> str:
-    if any(trial["origin"] == "emulated" for trial in trials):
-        return "Emulated: layers wait instead of computing, only communication is real."
-    return "Measured."
-
-
-def _dearer(ratio: float) -> str:
-    """What the dearest setting costs beside NCCL's own choice, ``ratio`` times as much."""
-    if ratio < 1.005:
-        return "none costs more than NCCL's own choice"
-    most = f"{ratio:.1f} times" if ratio >= 1.995 else f"{ratio - 1:.0%} more than"
-    return f"forcing one costs up to {most} NCCL's own choice"
 
 
 def modelled(trials: list[Row], suffix: str) -> Figure:
@@ -121,12 +110,9 @@ def modelled(trials: list[Row], suffix: str) -> Figure:
     broken = [trial for trial in trials if trial["step_ns_median"] is None]
     rest = [trial for trial in timed if not trial["is_baseline"]]
     worst = max((t["step_ns_median"] for t in rest), default=None)
-    title = "NCCL's settings on the named machine (modelled)"
-    if own and worst:
-        title += f": {_dearer(worst / own)}"
     return Figure(
         id=f"modelled{suffix}",
-        title=title,
+        title=on_page("modelled", ratio=worst / own if own and worst else None),
         table=DataTable(
             ["settings", "communication per step", "works"],
             [
@@ -138,9 +124,7 @@ def modelled(trials: list[Row], suffix: str) -> Figure:
                 for trial in [*timed, *broken]
             ],
         ),
-        note="Modelled, not measured: NCCL's cost model for this job's calls, each alone on the "
-        "links. NCCL chooses by it, so that no setting beats its own choice here."
-        + (f" {numbers.plural(len(broken), 'setting')} would break a call." if broken else ""),
+        note=on_page("note-of-model", broken=len(broken)),
     )
 
 

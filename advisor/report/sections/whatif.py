@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.findings import Finding
-from advisor.messages import WHATIF, say
-from advisor.report import numbers
+from advisor.messages import WHATIF, on_page, say
 from advisor.report.figures import DataTable, Dots, Figure, StepTime
 from advisor.report.replayed import Replayed, lines, replayed
 from advisor.report.sections.section import Section, of_run
+from advisor.report.tables import of_unit
 from advisor.store.store import Store
 
 _MOST_DOTS = 8
@@ -29,26 +29,27 @@ def build(
     likely = sure or [it for it in changes if it.kind == "may-save"]
     best = likely[0] if likely else None
     shown = sorted(likely, key=lambda it: it.step_ns)[:_MOST_DOTS]
-    line = say(WHATIF, "none", {}) if best is None else _line(best)
+    unit = of_unit(store, run)
+    line = say(WHATIF, "none", {}) if best is None else _line(best, unit)
     measured, off = changes[0].measured_ns, changes[0].replayed_ns
     figure = Figure(
         id=f"changes{suffix}",
         title=line,
-        description="Predicted step time in ms under each change, with its 90 % interval.",
+        description=on_page("predicted"),
         drawing=Dots([_dot(it, it is best and bool(sure)) for it in shown], measured)
         if len(shown) > 1
         else None,
         table=DataTable(
-            ["change", "per step", "predicted step (90 %)"],
+            ["change", unit["per_step"], f"predicted {unit['unit']} (90 %)"],
             [list(line) for line in lines(changes)],
         ),
-        note=f"Dotted line: the step now, {numbers.duration(measured)}. " * (len(shown) > 1)
-        + (say(WHATIF, "off", {"off": abs(off - measured) / measured}) if off else ""),
+        note=on_page("dotted", drawn=len(shown) > 1, now_ns=measured, **unit)
+        + (say(WHATIF, "off", {"off": abs(off - measured) / measured, **unit}) if off else ""),
     )
     return Section(name, "What-if", title, [figure], line)
 
 
-def _line(best: Replayed) -> str:
+def _line(best: Replayed, unit: dict[str, str]) -> str:
     change = best.name
     values = {
         "change": change if _AS_TYPED in change else change[:1].upper() + change[1:],
@@ -57,6 +58,7 @@ def _line(best: Replayed) -> str:
         "high_ns": best.gain_high_ns,
         "only_between": best.only_between,
         "step_ns": best.measured_ns,
+        **unit,
     }
     return say(WHATIF, best.kind, values)
 

@@ -245,6 +245,20 @@ def test_a_sure_cause_of_most_of_what_is_exposed_stands_though_ranks_are_missing
         assert decide(situation(findings=[other], **few)).reason == "ranks-missing"
 
 
+@pytest.mark.parametrize(("high_ms", "reason"), [(2.4, "finding"), (1.5, "ranks-cut")])
+def test_a_small_cause_that_is_counted_stands_though_a_rank_is_cut(
+    high_ms: float, reason: str
+) -> None:
+    """GIVEN 4 ms exposed, and what is sent too often whoever is missing: its high end explains half
+    of that, or does not."""
+    counted = finding("sync-every-micro-batch", ms=1.4, claims={"transfer": MS},
+                      savings_low_ns=0, savings_high_ns=round(high_ms * MS))  # fmt: skip
+    it = situation(cut_ranks=[3], shares=shares(exposed=0.04), findings=[counted])
+    assert decide(it).reason == reason
+    if reason == "finding":
+        assert decide(it).kind is VerdictKind.UNKNOWN_COST
+
+
 @pytest.mark.parametrize("idle", [0.02, 0.63])
 def test_what_was_not_recorded_is_no_loss(idle: float) -> None:
     """GIVEN no device events WHEN operators leave much of the step empty THEN it is no warning."""

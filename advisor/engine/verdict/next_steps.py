@@ -11,8 +11,8 @@ from typing import Any
 from advisor.engine import how_to_record
 from advisor.engine.causes import is_option
 from advisor.engine.sandbox import Sandbox
+from advisor.engine.verdict.choice import LOST, NOBODYS, SMALL, UNCOUNTED, Decision, mostly
 from advisor.engine.verdict.facts import Situation
-from advisor.engine.verdict.table import LOST, NOBODYS, SMALL, UNCOUNTED, Decision, mostly
 from advisor.findings import Finding, Severity
 from advisor.messages import STEPS, say
 from advisor.vocabulary.words import estimate

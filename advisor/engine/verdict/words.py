@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from advisor.engine.sandbox import Sandbox
+from advisor.engine.verdict.choice import LOST, NOBODYS, SMALL, Decision
 from advisor.engine.verdict.facts import Shares, Situation
 from advisor.engine.verdict.grade import ABOUT_FINDINGS, severity_of
 from advisor.engine.verdict.next_steps import (
@@ -19,7 +20,6 @@ from advisor.engine.verdict.next_steps import (
     options,
     waits_in_turn,
 )
-from advisor.engine.verdict.table import LOST, NOBODYS, SMALL, Decision
 from advisor.findings import Confidence, Finding, Severity, Verdict, VerdictKind
 from advisor.messages import DOING, MOST_TITLE, VERDICTS, WHYS, say
 from advisor.vocabulary.words import fitted, is_wide
@@ -151,6 +151,8 @@ def _communication_beside(
     found: Finding, it: Situation, shares: Shares, values: dict[str, Any]
 ) -> list[str]:
     """Of communication that missing ranks may explain, and of a gain beyond what is exposed."""
+    if found.savings_low_ns == 0 and (it.cut_ranks or it.missing_ranks):
+        return [say(WHYS, "unread", {"cut": it.cut_ranks, "missing": it.missing_ranks})]
     total = sum(found.claims.values())
     if 2 * found.claims.get("idle", 0) > total:
         unknown = not (shares.wait_known or it.facts.all_ranks) and shares.exposed >= LOST

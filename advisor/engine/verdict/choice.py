@@ -1,0 +1,83 @@
+"""What a verdict may be about: the shape that a finding gives, and the finding that gives most."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from advisor.engine.causes import COVERED, expected_ns, is_option
+from advisor.engine.verdict.facts import Shares, Situation
+from advisor.findings import WARNING_SHARE, Finding, VerdictKind
+
+LARGE = WARNING_SHARE  # expected
+SMALL = 0.01  # below, nobody's afternoon
+LOST = 0.10  # of the step, exposed or idle: not healthy, whether a cause is known or not; of events
+LEAST_KNOWN = 0.8  # of the device's busy time: below, no cause is sure
+UNCOUNTED = frozenset({"plain-fp32-matmul"})  # what compute itself could do faster, without a gain
+# Waiting or exposed time itself, with nobody behind it: a loss, not a cause.
+NOBODYS = frozenset({"jitter", "exposed-communication"})
+
+
+class Decision(NamedTuple):
+    """The shape, why it was chosen, and the finding it is about if any."""
+
+    kind: VerdictKind
+    reason: str
+    finding: Finding | None = None
+
+
+def inconclusive(reason: str) -> Decision:
+    return Decision(VerdictKind.INCONCLUSIVE, reason)
+
+
+def best(it: Situation, least: float) -> Decision | None:
+    """About what is expected to give most, and at least the share ``least`` of the step."""
+    likely = [
+        item
+        for item in it.findings
+        if not is_option(item)
+        and expected_ns(item) >= least * it.step_ns
+        # Some waiting is normal on any machine.
+        and (item.rule not in NOBODYS or (item.savings_ns or 0) >= LOST * it.step_ns)
+    ]
+    if not likely:
+        return None
+    # A cause comes before the bare loss that it is a part of, unless it is a small one.
+    losses = [item for item in likely if item.rule in NOBODYS]
+    least_ns = COVERED * max(map(expected_ns, losses), default=0.0)
+    causes = [item for item in likely if item not in losses and expected_ns(item) >= least_ns]
+    # What a probe finds sound by now leads only where nothing else is likely.
+    found = about(max(causes or losses, key=lambda item: (not _is_denied(item), expected_ns(item))))
+    unknown = it.coverage is not None and it.coverage.share < LEAST_KNOWN
+    if unknown and found.kind is VerdictKind.SURE:
+        return found._replace(kind=VerdictKind.PROBABLE)
+    return found
+
+
+def about(finding: Finding) -> Decision:
+    """The shape of a verdict on this finding; of a rule that no lab has tried none is sure."""
+    if finding.rule in NOBODYS:
+        return Decision(VerdictKind.LOSSY, finding.rule, finding)
+    if _is_denied(finding):
+        return Decision(VerdictKind.INCONCLUSIVE, "probe-denies", finding)
+    if not finding.is_sure():
+        return Decision(VerdictKind.PROBABLE, "finding", finding)
+    if finding.is_of_unknown_cost():
+        return Decision(VerdictKind.UNKNOWN_COST, "finding", finding)
+    return Decision(VerdictKind.SURE, "finding", finding)
+
+
+def _is_denied(finding: Finding) -> bool:
+    """Whether a probe found sound what a recording shows as slow."""
+    return finding.evidence.facts.get("probe") == "denies"
+
+
+def mostly(finding: Finding, *kinds: str) -> bool:
+    """Whether most of the time that a finding is about is of these kinds."""
+    claimed = sum(finding.claims.get(kind, 0) for kind in kinds)
+    return 2 * claimed > sum(finding.claims.values())
+
+
+def idles_for(it: Situation, shares: Shares, *kinds: str) -> bool:
+    """Whether most of what the devices idle, a tenth of the step or more, is of one kind."""
+    idle_ns = it.idling.get("idle_ns", 0) if it.idling.get("kind") in kinds else 0
+    return shares.idle >= LOST and 2 * idle_ns >= shares.idle * it.step_ns

@@ -33,7 +33,7 @@ DOCS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 def catalogue() -> Iterator[tuple[str, str]]:
     for table in ("NOTES", "VERDICTS", "WHYS", "STEPS", "SUMMARY", "TUNED", "TUNED_WHY",
                   "TUNED_ALSO", "TUNED_TRIED", "GAINS", "WHATIF", "STATES", "CONFIDENCES",
-                  "REASONS", "COMPARED"):  # fmt: skip
+                  "REASONS", "COMPARED", "PAGE", "COMPARED_NOTES"):  # fmt: skip
         for code, text in getattr(messages, table).items():
             yield f"{table}.{code}", text
 

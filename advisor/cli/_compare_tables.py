@@ -10,6 +10,7 @@ from advisor.metrics.compare.figures import RunFigures, scaling_efficiency
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.models.theory import Theory
 from advisor.report import comparison as rows
+from advisor.report import comparison_figures
 from advisor.report.comparison_notes import notes, warning
 
 
@@ -34,7 +35,7 @@ def _matters(found: Comparison) -> str:
 
 def _figures(found: Comparison) -> str:
     """One line per figure, one column per run; the first run is the base."""
-    lines = rows.figures(found)
+    lines = comparison_figures.figures(found)
     names = [row.run for row in found.runs]
     title_width = max(18, *(len(title) + 2 for title, _ in lines))
     width = max(14, *(len(name) + 2 for name in names))
@@ -49,7 +50,7 @@ def _figures(found: Comparison) -> str:
 def _traffic(found: Comparison) -> str:
     """Bytes sent per rank and step beside METRICS section 7; empty where no run has a theory."""
     lines = []
-    for run, op, measured, theory, verdict, formula, why in rows.traffic(found):
+    for run, op, measured, theory, verdict, formula, why in comparison_figures.traffic(found):
         lines.append(
             f"  {run:16s} {op:15s} {measured:>10s} {theory:>10s}  {verdict:13s} {formula}".rstrip()
         )
@@ -64,14 +65,14 @@ def _operators(found: Comparison) -> str:
     """Operators that a run added, removed or changed against the base."""
     parts = []
     shown = ""
-    for run, change, delta, calls, name in rows.operators(found):
+    for run, change, delta, calls, name in comparison_figures.operators(found):
         if run != shown:
             parts.append(f"\noperators, {run} against {found.base.run} (per step and rank)")
             shown = run
         parts.append(f"  {change:8s} {delta:>9s} ms  calls {calls:14s} {name[:60]}")
     parts += [
         f"\noperators, {run} against {found.base.run}: none changed in calls or time"
-        for run in rows.nothing_changed(found)
+        for run in comparison_figures.nothing_changed(found)
     ]
     return "\n".join(parts)
 
@@ -91,7 +92,7 @@ def document(found: Comparison) -> dict[str, Any]:
                 "non_compute_ns": row.non_compute_ns,
                 "tokens_per_second": row.tokens_per_second,
                 "training_ns": sum(row.step_samples_ns),
-                "speed_up": rows.speed_up(found.base, row),
+                "speed_up": comparison_figures.speed_up(found.base, row),
                 "scaling_efficiency": scaling_efficiency(found.base, row),
                 "theory": _theory(row, known),
                 "difference": None

@@ -147,7 +147,7 @@ class _Verdict:
 
 def _judge(gate: tuple[str, float], found: Comparison) -> list[_Verdict]:
     """Noise must not fail a build, and steps that cannot show a difference must not pass one."""
-    from advisor.report.comparison import signed_share
+    from advisor.report.comparison_figures import signed_share
     from advisor.vocabulary.words import percent
 
     metric, limit = gate

@@ -1,78 +1,28 @@
-"""Runs beside each other as rows of text: what `advisor compare` prints and the HTML page shows."""
+"""What runs beside each other come to, in words: a headline, why, and the rows that matter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from advisor.findings import Finding
 from advisor.messages import COMPARED, MOST_TITLE, say
 from advisor.metrics.compare.changes import because, changes
-from advisor.metrics.compare.figures import RunFigures, scaling_efficiency
+from advisor.metrics.compare.figures import RunFigures
 from advisor.metrics.compare.new_findings import NewFinding, new_finding
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.compare.significance import Difference, difference
-from advisor.metrics.models.theory import Theory
-from advisor.report import comparison_causes as causes
 from advisor.report.clean import shorten_middle
-from advisor.report.comparison_causes import of_step
+from advisor.report.comparison_figures import signed, signed_share
 from advisor.report.figures import KINDS
-from advisor.report.numbers import milliseconds, short
 from advisor.report.summary import place, place_beside
-from advisor.vocabulary.words import about, lower_first, percent
+from advisor.vocabulary.words import about, lower_first
 
-Lines = list[tuple[str, list[str]]]
-_SURE = {True: "yes", False: "no", None: "too few steps"}
-_NO_PEAK = "no peak known"
 _MOST_ROWS = 5
 _MOST_NAME = 24  # of a run, in letters, in a headline that is too long
 _SEEN = 0.005  # of the step: a kind of time that no bar shows
 _LONG = 1.5  # times the median: as a step that counts as warm-up
 _LITTLE = 0.01  # of the step: less has no why where it is not sure
 _MUCH = 0.1  # of the mean step
-
-
-def figures(found: Comparison) -> Lines:
-    """(title, one value per run), the base first; indented titles belong to the one above."""
-    base, runs, theories = found.base, found.runs, found.theories
-    lines: Lines = [
-        ("strategy", [row.strategy or "-" for row in runs]),
-        ("ranks", [str(row.world_size or row.ranks) for row in runs]),
-        ("step ms", [milliseconds(row.step_ns) for row in runs]),
-        ("  mean ms", [milliseconds(row.window_ns) for row in runs]),
-        ("  MAD ms", [milliseconds(row.step_mad_ns) for row in runs]),
-        ("  vs base", ["base", *(signed_share(d.share) for d in found.differences)]),
-        ("  95 % low", ["", *(_optional(d.low, signed_share) for d in found.differences)]),
-        ("  95 % high", ["", *(_optional(d.high, signed_share) for d in found.differences)]),
-        ("  significant", ["", *(_SURE[d.significant] for d in found.differences)]),
-        ("training s", [_training(row) for row in runs]),
-        ("tokens/s", [_optional(row.tokens_per_second, short) for row in runs]),
-        ("speed-up", [f"{short(speed_up(base, row))}x" for row in runs]),
-        ("efficiency", [_optional(scaling_efficiency(base, row), percent) for row in runs]),
-        ("compute ms", [of_step(row, row.compute_ns) for row in runs]),
-        ("compute %", [percent(row.compute_ns / row.window_ns) for row in runs]),
-        ("non-compute ms", [of_step(row, row.non_compute_ns) for row in runs]),
-        ("idle ms", [of_step(row, row.idle_ns) for row in runs]),
-        *causes.idle(runs),
-        ("busy (kernel) ms", [of_step(row, row.busy_ns) for row in runs]),
-        ("exposed comm ms", [of_step(row, row.exposed_comm_ns) for row in runs]),
-        *causes.waiting(runs),
-        ("hidden comm ms", [of_step(row, row.hidden_comm_ns) for row in runs]),
-        ("overlap %", [_optional(row.overlap, percent) for row in runs]),
-        *causes.balance(runs),
-        ("peak memory MB", [_optional(row.peak_memory_bytes, short, 1e6) for row in runs]),
-        ("  estimate MB", [_memory(known) for known in theories]),
-        ("MFU", [_mfu(row, known) for row, known in zip(runs, theories, strict=True)]),
-    ]
-    for op in sorted({total.op for row in runs for total in row.collectives}):
-        totals = [next((t for t in row.collectives if t.op == op), None) for row in runs]
-        lines += [
-            (title, ["-" if total is None else show(row, total)
-                     for row, total in zip(runs, totals, strict=True)])
-            for title, show in _of_collective(op)
-        ]  # fmt: skip
-    return lines
 
 
 def headline(found: Comparison) -> str:
@@ -162,7 +112,7 @@ def _because(found: Comparison, row: RunFigures, change: Difference) -> str:
     if not change.significant and abs(change.share) < _LITTLE:
         return say(COMPARED, "few", {})
     most = _most(found, row, change) or say(COMPARED, "spread", {})
-    return most if change.significant else f"{most} ({_SURE[None]} to be sure)"
+    return most if change.significant else say(COMPARED, "unsure", {"because": most})
 
 
 def _most(found: Comparison, row: RunFigures, change: Difference) -> str:
@@ -193,16 +143,6 @@ def _unsaid_place(finding: Finding) -> str:
     return where if place_beside(finding, finding.title) and not named else ""
 
 
-def _signed(written: Callable[[float], str], value: float) -> str:
-    """A change with its sign, '+31 ms', '-4.2 %'."""
-    return f"{'+' if value >= 0 else '-'}{written(abs(value))}"
-
-
-def signed_share(share: float) -> str:
-    """'+31 %', '-4.2 %'."""
-    return _signed(percent, share)
-
-
 def matters(found: Comparison) -> list[list[str]]:
     """At most five rows: of two runs the step and its kinds of time; of more a row for each run.
 
@@ -223,89 +163,13 @@ def matters(found: Comparison) -> list[list[str]]:
         return []
     before, after = (row.step_ns for row in found.runs)
     least_ns = _SEEN * max(before, after)
-    rows: list[tuple[str, float, float]] = [("step ms (median)", before, after)]
+    rows: list[tuple[str, float, float]] = [(say(COMPARED, "median", {}), before, after)]
     rows += [
         (KINDS[it.kind], it.base_ns, it.other_ns)
         for it in changes(base, other)
         if max(it.base_ns, it.other_ns) >= least_ns
     ]
     return [
-        [name, _signed(about, after - before), about(before), about(after)]
+        [name, signed(about, after - before), about(before), about(after)]
         for name, before, after in rows[:_MOST_ROWS]
-    ]
-
-
-def traffic(found: Comparison) -> list[list[str]]:
-    """Rows of run, operation, MB measured, MB by theory, verdict, formula, explanation."""
-    return [
-        [
-            row.run,
-            item.op,
-            _optional(item.measured_bytes, short, 1e6),
-            short(item.theory_bytes / 1e6),
-            item.verdict,
-            " + ".join(item.formulas),
-            item.explanation,
-        ]
-        for row, known in zip(found.runs, found.theories, strict=True)
-        for item in (known.ops if known else [])
-    ]
-
-
-def operators(found: Comparison) -> list[list[str]]:
-    """Rows of run, change, ms per step more or less, calls before and after, operator."""
-    return [
-        [
-            run,
-            row.change,
-            _signed(milliseconds, row.ns_other - row.ns_base),
-            f"{short(row.calls_base)} -> {short(row.calls_other)}",
-            row.name,
-        ]
-        for run, changes in found.operators.items()
-        for row in changes
-    ]
-
-
-def nothing_changed(found: Comparison) -> list[str]:
-    """The runs whose operators all have the calls and times of the base."""
-    return [run for run, changes in found.operators.items() if not changes]
-
-
-def speed_up(base: RunFigures, row: RunFigures) -> float:
-    """Of throughput, where tokens are known for both, else of step time."""
-    if base.tokens_per_second and row.tokens_per_second:
-        return row.tokens_per_second / base.tokens_per_second
-    return base.training_step_ns / row.training_step_ns
-
-
-def _training(row: RunFigures) -> str:
-    return f"{short(sum(row.step_samples_ns) / 1e9)} ({len(row.step_samples_ns)})"
-
-
-def _memory(known: Theory | None) -> str:
-    return _optional(known.memory_bytes if known else None, short, 1e6)
-
-
-def _mfu(row: RunFigures, known: Theory | None) -> str:
-    if known and known.flops_per_step and not known.peak_flops:
-        return _NO_PEAK
-    return _optional(known.mfu(row.training_step_ns) if known else None, percent)
-
-
-def _optional(value: float | None, written: Callable[[float], str], scale: float = 1.0) -> str:
-    return "-" if value is None else written(value / scale)
-
-
-def _of_collective(op: str) -> list[tuple[str, Callable[[RunFigures, Any], str]]]:
-    return [
-        (f"{op} calls", lambda _, total: short(total.calls_per_step)),
-        ("  total ms", lambda row, total: of_step(row, total.total_ns_per_step)),
-        ("  average us", lambda _, total: short(total.average_ns / 1e3)),
-        ("  MB", lambda _, total: _optional(total.bytes_per_step, short, 1e6)),
-        (
-            "  exposed ms",
-            lambda row, total: _optional(total.exposed_ns_per_step, partial(of_step, row)),
-        ),
-        ("  hidden %", lambda _, total: _optional(total.hidden, percent)),
     ]

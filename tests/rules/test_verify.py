@@ -14,7 +14,7 @@ from advisor.engine.fragments import templates
 from advisor.metrics.compare.causes import Causes
 from advisor.metrics.compare.figures import CollectiveTotal
 from advisor.metrics.compare.runs import Comparison, Timed, comparison
-from advisor.report import comparison as rows
+from advisor.report import comparison_figures
 from advisor.store import Store
 
 _OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier")
@@ -28,9 +28,11 @@ def titles() -> set[str]:
     with api.load("fixtures/gpt2-tiny-ddp-2") as run:
         found = comparison(run.store.con, {"run": Timed()})
     totals = [CollectiveTotal(op, 1.0, 1, 1, 1, 1, 0.5) for op in _OPS]
-    base = replace(found.base, causes=_EVERYTHING, collectives=totals)
+    base = replace(
+        found.base, causes=_EVERYTHING, collectives=totals, tokens_per_step=1, peak_memory_bytes=1
+    )
     whole = Comparison([base], found.theories)
-    return {title.strip() for title, _ in rows.figures(whole)}
+    return {title.strip() for title, _ in comparison_figures.figures(whole)}
 
 
 @pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.messages import on_page
 from advisor.metrics.compare.runs import Comparison
 from advisor.report import comparison as rows
-from advisor.report import comparison_notes
+from advisor.report import comparison_figures, comparison_notes
 from advisor.report.figures import KINDS, Bar, DataTable, Figure, StackedBars, legend_for
 from advisor.report.sections.section import Section
 
@@ -50,14 +50,17 @@ def build(found: Comparison) -> Section:
             title=on_page("every-figure"),
             table=DataTable(
                 ["per step", *names],
-                [[title, *values] for title, values in _whole_titles(rows.figures(found))],
+                [
+                    [title, *values]
+                    for title, values in _whole_titles(comparison_figures.figures(found))
+                ],
             ),
             note=" ".join(
                 f"{note[:1].upper()}{note[1:]}." for note in comparison_notes.notes(found)
             ),
         )
     ]
-    if traffic := rows.traffic(found):
+    if traffic := comparison_figures.traffic(found):
         unexplained = sum(row[4] == "differs" for row in traffic)
         figures.append(
             Figure(
@@ -70,8 +73,10 @@ def build(found: Comparison) -> Section:
                 ),
             )
         )  # fmt: skip
-    changes = rows.operators(found)
-    unchanged = [[run, "none changed", "", "", ""] for run in rows.nothing_changed(found)]
+    changes = comparison_figures.operators(found)
+    unchanged = [
+        [run, "none changed", "", "", ""] for run in comparison_figures.nothing_changed(found)
+    ]
     if changes or unchanged:
         figures.append(
             Figure(
@@ -86,9 +91,9 @@ def build(found: Comparison) -> Section:
     return Section("compared", "Figures", "Run by run", figures, line)
 
 
-def _whole_titles(lines: rows.Lines) -> rows.Lines:
+def _whole_titles(lines: comparison_figures.Lines) -> comparison_figures.Lines:
     """Indented titles with what they belong to: a page has no columns to indent by."""
-    found: rows.Lines = []
+    found: comparison_figures.Lines = []
     about = ""
     for title, values in lines:
         if not title.startswith(" "):

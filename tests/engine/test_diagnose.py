@@ -226,3 +226,29 @@ def test_nothing_recorded_is_not_healthy(changes: list[str], reason: str, empty:
         verdict = diagnose(store).verdict
     assert (verdict.kind, verdict.reason) == ("inconclusive", reason)
     assert verdict.values.get("empty", []) == empty
+
+
+def test_the_moment_of_a_slow_link_is_a_call_of_its_own_rank() -> None:
+    """GIVEN a longer call between ranks 2 and 3 than those of the link from 0 to 1."""
+    call = {
+        "op": "all_reduce",
+        "group_size": 2,
+        "bytes": 1 << 20,
+        "start_ns": 0,
+        "matched_ranks": 2,
+    }
+    calls = [
+        {**call, "call_id": 1, "rank": [0, 1], "process_group": "a", "end_ns": 20_000_000,
+         "dur_ns": 20_000_000, "transfer_ns": 20_000_000, "step": 0},
+        {**call, "call_id": 2, "rank": [2, 3], "process_group": "b", "end_ns": 30_000_000,
+         "dur_ns": 30_000_000, "transfer_ns": 30_000_000, "step": 0},
+    ]  # fmt: skip
+    link = {"kind": "edge", "src": 0, "dst": 1, "calls": 96, "measured_gbps": 5,
+            "expected_gbps": 50, "expected_from": "stagger", "excess_ns_per_step": 18_000_000,
+            "excess_low_ns": 16_000_000, "excess_high_ns": 20_000_000, "p_value": 0.0001,
+            "evidence": '{"share": [0.7, 0.75, 0.8]}'}  # fmt: skip
+    tables = {**EXPOSED, "collective": calls, "link_excess": [link]}
+    found = report_of(ranks=4, steps=8, tables=tables).findings
+    (slow,) = [item for item in found if item.rule == "slow-ring-link"]
+    assert slow.evidence.window is not None
+    assert slow.evidence.window.call_ids == [1]

@@ -80,6 +80,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"facts": FEW, "shares": shares(exposed=0.28, idle=0.55, wait_known=False),
          "findings": [OPTION, finding("launch-bound", ms=19, fix=["Launch many at once."])]},
         {"facts": FEW, "alone_ranks": [0]},
+        {"facts": FEW, "alone_ranks": [0], "missing_ranks": [1, 2, 3], "blind_ranks": [1, 2, 3]},
         {"cut_ranks": [3]},
         {"groups_known": False},
         {"facts": FACTS._replace(steps=1)},

@@ -318,7 +318,7 @@ def _rank(rank: int, **parts: float) -> Parts:
     ],
 )
 def test_the_title_over_the_ranks_names_what_takes_most(by_rank: list[Parts], title: str) -> None:
-    assert steps._title(by_rank).startswith(title)
+    assert steps._title(by_rank, "per step").startswith(title)
 
 
 def test_of_many_ranks_the_culprit_best_median_and_worst_are_drawn() -> None:
@@ -385,6 +385,6 @@ def test_the_title_names_the_ranks_that_the_bars_show() -> None:
     ]
     bars = steps._four(ranks, ())
     assert (bars[0].label, bars[-1].label) == ("best 2", "worst 0")
-    title = steps._title(ranks)
+    title = steps._title(ranks, "per step")
     assert "(rank 2)" in title
     assert "(rank 0)" in title

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from advisor.report import render
-from advisor.report.sections import quality
-from tests.report.support import make_report
+from advisor.report import humanise, render, summary
+from advisor.report.figures import StackedBars
+from advisor.report.sections import quality, ranks, steps
+from tests.report.support import RUN, make_report, make_store
 
 
 def test_a_whole_trace_beside_a_run_with_steps_has_none_to_count() -> None:
@@ -18,3 +19,22 @@ def test_a_whole_trace_beside_a_run_with_steps_has_none_to_count() -> None:
     assert [row[3:5] for row in runs.rows] == [[5, 0], ["–", "–"]]
     html = render(report, None, "html")
     assert "A step takes" not in html, "of which run?"
+
+
+def test_times_of_a_whole_trace_are_in_all() -> None:
+    """GIVEN a trace without marked steps THEN pictures, columns and gains are of no step."""
+    report = make_report()
+    for run in report.runs:
+        run.step_source = quality.WHOLE_TRACE
+    assert summary.per(report) == "in all"
+    assert humanise.column("wait_ns_per_step", summary.per(report))[0] == "wait, ms in all"
+    with make_store() as store:
+        store.con.execute("UPDATE step SET source = 'whole-trace'")
+        drawn = steps.build(store, RUN)
+        late = ranks.build(store, RUN)
+    assert drawn is not None
+    assert isinstance(drawn.figures[0].drawing, StackedBars)
+    assert drawn.figures[0].drawing.axis == "ms in all"
+    assert late is not None
+    assert late.figures[0].table is not None
+    assert "each peer waits in all" in late.figures[0].table.columns

@@ -124,6 +124,8 @@ class Situation:
     coverage: Coverage | None
     benchmark: Benchmark | None
     formats: frozenset[str]
+    blind_ranks: Sequence[int] = ()
+    """Those that were read, without events of their device."""
     lost: float = 0.0
     """Share of the ranks' events that are damaged and left out."""
     leading_ns: int = 0
@@ -138,6 +140,12 @@ class Situation:
     """The calls with over half of what is exposed, 'data-parallel all_reduce'; '' without any."""
     instead: Mapping[str, int] = field(default_factory=dict)
     """What was recorded where nothing of a device was, by kind; empty where something was."""
+
+    @property
+    def only_blind(self) -> list[int]:
+        """The missing ranks, where all of them were read and lack events of their device alone."""
+        missing = list(self.missing_ranks)
+        return missing if {*missing} <= {*self.blind_ranks} else []
 
     @property
     def step_ns(self) -> int:
@@ -166,6 +174,7 @@ def read_situation(
         events=int(counted["events"]),
         traced_ranks=int(counted["ranks"]),
         lost=counted["dropped"] / max(counted["events"] + counted["dropped"], 1),
+        blind_ranks=blind,
         missing_ranks=[] if facts.all_ranks else ranks_not_read(sandbox, facts),
         cut_ranks=[rank for rank in read if whole and rank not in whole and rank not in blind],
         alone_ranks=[] if facts.all_ranks else _ranks(sandbox, _ALONE),

@@ -35,6 +35,8 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
     match decision.reason:
         case "ranks-missing" | "ranks-cut" | "ranks-alone":
             missing = decision.reason != "ranks-cut"
+            if missing and it.only_blind:
+                return [_of_device(sandbox), *_tries(it)]
             record = how_to_record.all_ranks(sandbox, missing=missing)
             # Of what a device idles the other ranks tell nothing: its cause is mended first.
             tries = _tries(it)
@@ -56,14 +58,7 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
             return [say(STEPS, "one-run", {})]
         case "no-device":
             alone = sandbox.holds("facts", "(SELECT bool_and(alone) FROM rank_content)", {})
-            # Who records the runtime records the device too: its events were lost, not left out.
-            launched = bool(
-                sandbox.records("SELECT 1 FROM rank_content WHERE launches > 0 LIMIT 1")
-            )
-            return [
-                say(STEPS, "device-lost" if launched else "device", {}),
-                *([] if alone else how_to_record.all_ranks(sandbox)),
-            ]
+            return [_of_device(sandbox), *([] if alone else how_to_record.all_ranks(sandbox))]
         case "groups-missing":
             return how_to_record.groups(sandbox)
         case "one-step" | "no-complete-step":
@@ -111,6 +106,12 @@ def _of_host(it: Situation) -> str:
     if it.facts.steps < 2 and kind in _STARTS and it.idling["idle_ns"] >= LOST * it.step_ns:
         return say(STEPS, "after-start", {})
     return say(STEPS, "host", {"rule": _OF_KIND.get(str(kind), "launch-bound")})
+
+
+def _of_device(sandbox: Sandbox) -> str:
+    """Who records the runtime records the device too: its events were lost, not left out."""
+    launched = "SELECT 1 FROM rank_content SEMI JOIN without_device USING (rank) WHERE launches > 0"
+    return say(STEPS, "device-lost" if sandbox.records(launched) else "device", {})
 
 
 def of_finding(found: Finding) -> list[str]:

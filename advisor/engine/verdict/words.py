@@ -213,9 +213,9 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
         case "ranks-cut":
             return {"cut": list(it.cut_ranks)}
         case "ranks-alone":
-            return {"alone": list(it.alone_ranks)}
+            return {"alone": list(it.alone_ranks), "blind": it.only_blind}
         case "ranks-missing":
-            return {"missing": list(it.missing_ranks)}
+            return {"missing": list(it.missing_ranks), "blind": it.only_blind}
         case "nothing-recorded":
             everywhere = len(it.empty_ranks) == it.facts.ranks_read
             return {"empty": [] if everywhere else list(it.empty_ranks)}

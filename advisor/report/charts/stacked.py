@@ -11,7 +11,7 @@ from advisor.report.charts.scene import Line, Rect, RowLabel, Scene, Text
 from advisor.report.figures import KINDS, GainBar, StackedBars, StepBar
 
 _BAR, _PITCH = 22, 28
-_LABEL = 2.0  # half of a label's width, percent
+_LABEL = 4.0  # half of a label's width, percent of a bar beside a heat map
 _STEP, _MARK = 22, 24  # height of the average step's bar, and of the mark under it
 
 

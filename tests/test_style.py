@@ -27,6 +27,7 @@ TAG = re.compile(r"\{%.*?%\}", re.DOTALL)
 VALUE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 SENTENCE = re.compile(r"(?<=[.:;?!]) |\n")
 ASIDE = re.compile(r"\s*\(([^()]*)\)")
+SQL = re.compile(r"\s*(SELECT|WITH|FROM|INSERT|WHERE)\b")
 DOCS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 
 
@@ -89,6 +90,24 @@ def errors_and_help() -> Iterator[tuple[str, str]]:
             for value in said:
                 parts = [item for item in ast.walk(value) if isinstance(item, ast.Constant)]
                 text = " ".join(item.value for item in parts if isinstance(item.value, str))
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", text
+
+
+def printed() -> Iterator[tuple[str, str]]:
+    """Every text of four words and more in the code of commands and reports but docstrings."""
+    for path in sorted((ROOT / "advisor").glob("[cr]*/**/*.py")):
+        if path.relative_to(ROOT).parts[1] not in ("cli", "report"):
+            continue
+        tree = ast.parse(path.read_text("utf-8"))
+        joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+        parts = {id(part) for node in joined for part in ast.walk(node) if part is not node}
+        parts |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if id(node) in parts or not isinstance(node, ast.Constant | ast.JoinedStr):
+                continue
+            values = node.values if isinstance(node, ast.JoinedStr) else [node]
+            text = "".join(str(it.value) if isinstance(it, ast.Constant) else "x" for it in values)
+            if len(re.findall(r"[A-Za-z]{2,}", text)) > 3 and not SQL.match(text):
                 yield f"{path.relative_to(ROOT)}:{node.lineno}", text
 
 
@@ -182,6 +201,15 @@ def test_whatever_is_to_be_filled_in_is_explained_beside_it() -> None:
 
 def test_errors_and_help_do_not_hedge() -> None:
     found = [f"{where}: {text}" for where, text in errors_and_help() if HEDGES.search(text)]
+    assert not found, "\n".join(found)
+
+
+def test_what_commands_print_is_short_and_plain() -> None:
+    found = [
+        f"{where}: {text}"
+        for where, text in printed()
+        if BANNED.search(text) or long_sentences(text)
+    ]
     assert not found, "\n".join(found)
 
 

@@ -15,7 +15,7 @@ from advisor.findings import (
     VerdictKind,
 )
 from advisor.messages import CONFIDENCES, SOURCES, STATES, SUMMARY, say
-from advisor.report import numbers
+from advisor.report import lacking, numbers
 from advisor.report.clean import one_line
 from advisor.vocabulary.words import (
     about,
@@ -29,8 +29,6 @@ from advisor.vocabulary.words import (
 
 _ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
 _MOST_LEFT_OUT = 5
-_MOST_LACKED = 2
-_LONGEST_LACKED = 36  # characters of two kinds of evidence: of longer ones the first alone
 _WORD = re.compile(r"\w+")
 # Kineto writes times to the nanosecond, but of microsecond clocks.
 _LEAST_SHOWN_NS = 1_000
@@ -72,8 +70,8 @@ def rules_line(report: FindingsReport, why_not: str = "", run: str | None = None
     values = {
         "findings": len(report.findings),
         "passed": counts[OutcomeKind.PASSED],
-        "lacking": len(lacking_evidence(report)),
-        "most_lacked": most_lacked(report),
+        "lacking": len(lacking.lacking_evidence(report)),
+        "most_lacked": lacking.most_lacked(report),
         "failed": counts[OutcomeKind.ERROR],
         "why_not": why_not,
     }
@@ -274,39 +272,3 @@ def _named(text: str) -> set[str]:
 def run_of(finding: Finding, report: FindingsReport) -> str:
     """Whose a finding is, for ranks and steps of several runs have the same names; '' of one."""
     return finding.run if len(report.runs) > 1 else ""
-
-
-def lacking_evidence(report: FindingsReport) -> set[str]:
-    """The rules that could not look."""
-    return {name for _, _, names in missing_evidence(report) for name in names}
-
-
-def most_lacked(report: FindingsReport) -> list[str]:
-    """The one or two kinds of evidence that most rules lack, in a few words each."""
-    lacking: Counter[str] = Counter()
-    for lacks, _rule in {
-        (outcome.lacks, outcome.rule)
-        for outcome in report.outcomes
-        if outcome.outcome is OutcomeKind.NOT_APPLICABLE and not outcome.not_in_the_job
-    }:
-        lacking[lacks] += bool(lacks)
-    most, *others = [*sorted(+lacking, key=lambda lacks: (-lacking[lacks], lacks)), ""][
-        :_MOST_LACKED
-    ]
-    short = [name for name in others if name and len(most + name) <= _LONGEST_LACKED]
-    return [name for name in (most, *short) if name]
-
-
-def missing_evidence(report: FindingsReport) -> list[tuple[str, str, list[str]]]:
-    """What was not there and how to capture it: (reason, how, rules), most rules first.
-
-    Without what the job itself has nothing of: no recording would change that.
-    """
-    rules: dict[tuple[str, str], list[str]] = {}
-    for outcome in report.outcomes:
-        if outcome.outcome is OutcomeKind.NOT_APPLICABLE and not outcome.not_in_the_job:
-            names = rules.setdefault((outcome.reason, outcome.how_to_capture), [])
-            if outcome.rule not in names:
-                names.append(outcome.rule)
-    ordered = sorted(rules.items(), key=lambda item: (-len(item[1]), item[0]))
-    return [(reason, how, names) for (reason, how), names in ordered]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind, Severity, VerdictKind
 from advisor.messages import SUMMARY, on_page, say
-from advisor.report import benchmark, numbers, pasted, summary
+from advisor.report import benchmark, lacking, numbers, pasted, summary
 from advisor.report.clean import one_line, printable, shorten
 from advisor.report.options import Options
 from advisor.report.text_table import text_table
@@ -105,7 +105,7 @@ def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
 
 
 def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
-    missing = summary.missing_evidence(report)
+    missing = lacking.missing_evidence(report)
     why_not = "" if options.verbose else "-v"
     for text in summary.left_out(report):
         yield from _wrap(text, options.width)

@@ -11,7 +11,7 @@ from advisor.engine.facts import read_facts
 from advisor.engine.needs import not_applicable
 from advisor.engine.rule import Need
 from advisor.engine.sandbox import Sandbox
-from advisor.report.summary import missing_evidence
+from advisor.report.lacking import missing_evidence
 from tests.engine.helpers import RUN, store_of
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.cli.whatif import _one
 from advisor.errors import AdvisorError
 from advisor.whatif.program import Program
+from advisor.whatif.settings import predicted
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_wrong_value_is_refused_in_its_own_unit(
     change: str, message: str, hint: str | None
 ) -> None:
     with pytest.raises(AdvisorError) as caught:
-        _one([], change, lambda _: 0.0)
+        predicted([], change, lambda _: 0.0)
     assert message in caught.value.message
     if hint is not None:
         assert hint in (caught.value.hint or "")
@@ -50,11 +50,11 @@ def test_a_wrong_value_is_refused_in_its_own_unit(
 def test_whole_numbers_are_replayed(change: str) -> None:
     # Without a step there is nothing to replay: the value itself is not what is refused.
     with pytest.raises(AdvisorError, match="does not show the calls"):
-        _one([], change, lambda _: 0.0)
+        predicted([], change, lambda _: 0.0)
 
 
 def test_going_without_prefetch_on_gpus_is_refused_with_the_reason() -> None:
     steps = [Program({}, {}, {}, timeline="device")]
     with pytest.raises(AdvisorError, match="does not show when the host would come") as caught:
-        _one(steps, "prefetch_forward=0", lambda _: 0.0)
+        predicted(steps, "prefetch_forward=0", lambda _: 0.0)
     assert "measures 0" in caught.value.hint

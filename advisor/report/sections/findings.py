@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind
 from advisor.messages import SUMMARY, on_page, say
-from advisor.report import crop, humanise, pasted, summary
+from advisor.report import crop, humanise, lacking, pasted, summary
 from advisor.report.charts.timeline import MAX_MARKS
 from advisor.report.figures import DataTable, Figure, GainBar
 from advisor.report.sections.section import slug
@@ -109,7 +109,7 @@ def _with_pictures(found: Sequence[Finding]) -> set[int]:
 def nothing_found(report: FindingsReport) -> str:
     """No finding is no proof of health where most rules could not look; '' where none did."""
     ended = summary.outcome_counts(report)
-    passed, blind = ended[OutcomeKind.PASSED], len(summary.lacking_evidence(report))
+    passed, blind = ended[OutcomeKind.PASSED], len(lacking.lacking_evidence(report))
     if report.findings or not passed:
         return ""
     return on_page("nothing-found", passed=passed, blind=blind)

@@ -12,7 +12,7 @@ from typing import Any
 from advisor.findings import FindingsReport, OutcomeKind, RunSummary
 from advisor.messages import on_page
 from advisor.metrics.models.speeds import Speeds
-from advisor.report import numbers, summary
+from advisor.report import lacking, numbers, summary
 from advisor.report.figures import DataTable, Figure
 from advisor.report.sections import size
 from advisor.report.sections.section import Section, slug
@@ -106,7 +106,7 @@ def one_line_quality(report: FindingsReport) -> str:
 def _missing(report: FindingsReport) -> list[tuple[str, list[tuple[str, str]]]]:
     """Each way to capture more, with (rules, what they lack) that it would enable."""
     ways: dict[str, list[tuple[str, str]]] = {}
-    for reason, how, rules in summary.missing_evidence(report):
+    for reason, how, rules in lacking.missing_evidence(report):
         ways.setdefault(how, []).append((", ".join(rules), reason or "evidence missing"))
     return sorted(ways.items(), key=lambda way: (not way[0], -len(way[1])))
 

@@ -64,7 +64,7 @@ def test_what_most_checks_lack_is_named_and_a_rule_counts_once() -> None:
     hopeless = Outcome(run=RUN, rule="h", outcome=OutcomeKind.NOT_APPLICABLE, lacks="memory",
                        not_in_the_job=True)  # fmt: skip
     report = make_report().model_copy(update={"outcomes": [*outcomes, hopeless]})
-    assert lacking.most_lacked(report) == ["log", "ranks"]
+    assert most_lacked(report) == ["log", "ranks"]
 
 
 def test_the_page_s_command_makes_it_again_wherever_it_was_written_to() -> None:

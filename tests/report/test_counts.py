@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 from advisor.findings import Effect, FindingsReport, Outcome, OutcomeKind
 from advisor.messages import SOURCES, say
 from advisor.report import pasted, render, summary
+from advisor.report.lacking import most_lacked
 from tests.report.support import RUN, make_report
 
 LINE = "2 findings · 1 check passed · 1 needs more data"

@@ -105,7 +105,8 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         middle = about.savings_ns
         ends = (about.savings_low_ns, about.savings_high_ns)
         low, high = (middle if end is None else end for end in ends)
-        known = None if about.is_of_unknown_cost() else middle / step_ns
+        open_ended = about.is_of_unknown_cost() or about.at_most_ns() is not None
+        known = None if open_ended else middle / step_ns
         gain = (low / step_ns, known, high / step_ns)
         number = 1 + report.findings.index(about)
         mark = on_page("could-go", number=number, gain=summary.per_step(about))

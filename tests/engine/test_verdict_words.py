@@ -54,7 +54,10 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"findings": [finding("desync", None, severity="critical",
                               title="Ranks disagree about call 2 among all 4 ranks")]},
     ],
-    "probable": [{"findings": [finding(probability=0.7, **LINK)]}],
+    "probable": [
+        {"findings": [finding(probability=0.7, **LINK)]},
+        {"findings": [finding(probability=0.7, savings_low_ns=0, **LINK)]},
+    ],
     "unknown-cost": [
         {"findings": [finding(**LINK, **WIDE)]},
         {"findings": [finding(**LINK | {"title": LONG}, **WIDE)]},

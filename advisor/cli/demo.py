@@ -14,7 +14,6 @@ from advisor.cli import _options as options
 from advisor.cli._options import option
 from advisor.cli._output import Output, use_color
 from advisor.errors import AdvisorError
-from advisor.messages import SUMMARY, say
 from advisor.profile.inject import HELP
 
 _STEPS = 10
@@ -60,6 +59,7 @@ def command(
     from advisor.cli._profile_run import How, parse_faults, run_one
     from advisor.config.paths import shipped
     from advisor.config.workload import load_workload
+    from advisor.messages import SUMMARY, say
 
     started = time.monotonic()
     run_folder = output / "run"
@@ -104,6 +104,8 @@ def settings(nproc: int, *, healthy: bool) -> dict[str, Any]:
 
 def busy_machine() -> str:
     """That other programs keep this machine busy, which the diagnosis will see; '' if none do."""
+    from advisor.messages import SUMMARY, say
+
     cores = os.cpu_count() or 1
     load = os.getloadavg()[0]
     if load < _BUSY * cores:

@@ -74,7 +74,7 @@ _TABLES: dict[str, dict[str, str]] = {
     | {"channels_at_most": _NUMBER},
     "ref_message": dict.fromkeys(("message", "effect", "cause", "fix", "source"), _TEXT)
     | {"place": _NUMBER, "explains": "VARCHAR[]"}
-    | dict.fromkeys(("between_hosts", "by_class"), "BOOLEAN"),
+    | dict.fromkeys(("between_hosts", "by_class", "recovers"), "BOOLEAN"),
     "ref_device": {
         "name": _TEXT,
         "phrases": "VARCHAR[]",

@@ -115,7 +115,7 @@ WITH named AS (
   SELECT unnest(regexp_extract_all(coalesce(
       nullif(regexp_extract(value, 'Ranks? ([\d, ]+) failed to pass monitoredBarrier', 1), ''),
       nullif(regexp_extract(value, '\branks? \[([\d, ]+)\] are the lagging', 1), ''),
-      nullif(regexp_extract(value, '[Mm]issing ranks: ([\d, ]+)[:\]]', 1), ''),
+      nullif(regexp_extract(value, '(?:[Mm]issing ranks: |is NOT connected to: \[)([\d, ]+)[:\]]', 1), ''),
       nullif(regexp_extract(value, 'ncclUniqueId from \[(\d{1,7})\].{1,120}[Tt]imeout', 1), ''),
       regexp_extract(value, '\[([\d, ]+)\] (?:joined but|finished collective)', 1)),
       '\d{1,7}'))::INTEGER AS rank, value AS said, source, line

@@ -19,7 +19,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]")
 _LAUNCHER = re.compile(
     r"""(?:
       \[\d+,\d+\]<(?:stdout|stderr|stddiag)>:\s?      # mpirun --tag-output
-    | \[\d+\](?:(?=\s|\#|$)\s?|:(?=\S)|:\s(?=\S))    # mpiexec -l, pdsh-like: [0]; torchx: [0]:
+    # mpiexec -l, pdsh-like: [0]; torchx: [0]: but for the ranks that torch's watchdog lists.
+    | \[\d+\](?:(?=\s|\#|$)\s?|:(?=\S)|:\s(?=\S))(?!\s?(?:finished\ collective|joined\ but))
     | \d+:\s                                          # srun --label
     | \[(?:default|rank)\d+\]:\s?                     # torchrun --tee, torch's own
     | \((?:[^()\s]+\s){0,3}pid=\d+(?:,\sip=[^()\s]+)?\)\s # Ray

@@ -56,6 +56,8 @@ class Message(FileModel):
     ``between_hosts``: on one host it does no harm. ``calls`` names an exception by the calls of its
     traceback, files and functions, where its text does not.
     ``by_class``: the class of an exception is all that names it, so that its calls tell more.
+    ``recovers``: it is printed while the job may go on yet, so that what is raised behind it is no
+    consequence.
     """
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -83,6 +85,7 @@ class Message(FileModel):
     between_hosts: bool = False
     calls: str | None = None
     by_class: bool = False
+    recovers: bool = False
     explains: list[str] = Field([])
 
 
@@ -195,6 +198,16 @@ def ends_a_job(message: str) -> bool:
 def _ends() -> frozenset[str]:
     harmless = {"degrades", "explains", "unlisted", "probable"}
     return frozenset(item.id for item in messages() if item.effect not in harmless)
+
+
+def recovers(message: str) -> bool:
+    """Whether a job may go on that prints it."""
+    return message in _recovers()
+
+
+@cache
+def _recovers() -> frozenset[str]:
+    return frozenset(item.id for item in messages() if item.recovers)
 
 
 def tells_an_end(message: str) -> bool:

@@ -20,6 +20,7 @@ from advisor.model.nccl.messages import (
 )
 
 _ASKED_TO_END = re.compile(r"(?:KeyboardInterrupt|SystemExit|\S{0,80}SignalException)\b")
+_STOPPED = "stopped"
 # Classes that tell less than the part of a library that raises them.
 _VAGUE = frozenset(
     (
@@ -46,6 +47,8 @@ def named_raised(text: str, calls: str, message: str | None) -> str:
     known = named_by_calls(text, calls)
     if known is None or (known in named_by_class() and message not in _VAGUE):
         known = message or EXCEPTION
+    if known == EXCEPTION and text.rstrip() == "SystemExit":  # a handler of signals raises it
+        return _STOPPED
     return named_by_words(text) if known == EXCEPTION else known
 
 

@@ -128,7 +128,8 @@ class Failures:
         if where[0] in self._said_last and (host := host_below(record.text)):
             self._place_above(where, host)
         if self._progress and (progress := self._progress.get(where[0])):
-            progress.see(record.text, where[1])
+            for waited in progress.see(record.text, where[1]):
+                self._of_run("survived", "served", record.text[:300], waited)
         if self._chained and (chained := self._chained.get((where[0], launcher))):
             self._extend(chained.see(record.text), record.text)
         return None
@@ -269,7 +270,7 @@ class Failures:
         launcher: str = "",
     ) -> int:
         """Keep what is wrong; ``slot`` is None where no prefix says who printed the line."""
-        self._progress.setdefault(where[0], Progress()).wrong(message or "")
+        self._progress.setdefault(where[0], Progress()).wrong(message or "", where)
         if message is None or tells_an_end(message):
             self._told.add(where[0])
         if message in by_form():

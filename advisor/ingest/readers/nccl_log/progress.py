@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from advisor.model.nccl.messages import ends_a_job
+from advisor.ingest.readers.nccl_log.collected import Where
+from advisor.model.nccl.messages import ends_a_job, recovers
 
 _STEPS = 4
 # What stands beside a step's number in outputs of training: HuggingFace, Megatron, DeepSpeed,
@@ -20,6 +21,8 @@ _NUMBER = re.compile(
     r"|\s(\d{1,9})/\s{0,8}\d{1,9}\b"
 )
 _LONGEST = 300
+# What vLLM and SGLang print of the tokens that they made since they last did.
+_SERVED = re.compile(r"gen(?:eration)? throughput(?: \(tokens?/s\))?: (?!0\.0+\b)\d")
 
 
 @dataclass
@@ -30,19 +33,26 @@ class Progress:
     """The last different ones since the last error, with their lines."""
     _is_wrong: bool = False
     _said: str = ""
+    _waits: list[Where] = field(default_factory=list)
 
-    def wrong(self, message: str) -> None:
+    def wrong(self, message: str, where: Where) -> None:
         """An entry of the catalogue that a line was named by."""
         if ends_a_job(message):
             self._is_wrong = True
             self._steps.clear()
+        if recovers(message):
+            self._waits.append(where)
 
-    def see(self, text: str, line: int) -> None:
-        """A line that is no error."""
-        if not self._is_wrong or len(self._steps) >= _STEPS:
-            return
-        if not _MEASURED.search(text, 0, _LONGEST):
-            return
+    def see(self, text: str, line: int) -> list[Where]:
+        """A line that is no error; the places of waits that it shows to be over."""
+        if self._waits and _SERVED.search(text, 0, _LONGEST):
+            over, self._waits = self._waits, []
+            return over
+        if self._is_wrong and len(self._steps) < _STEPS and _MEASURED.search(text, 0, _LONGEST):
+            self._step(text, line)
+        return []
+
+    def _step(self, text: str, line: int) -> None:
         if numbers := tuple(found[0] or found[1] for found in _NUMBER.findall(text[:_LONGEST])):
             self._steps.setdefault(numbers, line)
             self._said = text.strip()[:_LONGEST]

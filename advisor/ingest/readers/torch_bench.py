@@ -1,6 +1,7 @@
 """Output of all_reduce_bench.py (stas00/ml-engineering) and its kin → ``bench``.
 
-Newer releases print a table of payloads (KiB, MiB, GiB) with busbw and algbw; older ones, and
+Newer releases print a table of payloads (KiB, MiB, GiB; as KB, MB, GB at first, and powers of two
+all the same) with busbw and algbw; older ones, and
 DeepSpeed's and the vendors' copies, one payload in GB with both bandwidths on lines below.
 """
 
@@ -28,13 +29,13 @@ _ONE = re.compile(
     r"\(\d{1,6} trials, (\d{1,6}) ranks"
 )
 _ROW = re.compile(
-    r"\|\s{0,9}([\d.]{1,9})(B|[KMGT]iB)\s{0,9}"
+    r"\|\s{0,9}([\d.]{1,9})(B|[KMGT]i?B)\s{0,9}"
     r"\|\s{0,9}([\d.]{1,12})GBps\s{0,9}\|\s{0,9}([\d.]{1,12})GBps"
 )
 _TRIAL = re.compile(r"\|\s{0,9}([\d.]{1,12})GBps\s{0,9}\|\s{0,9}([\d.]{1,12})GBps")
 _BANDWIDTH = re.compile(r"\s{0,9}(algbw|busbw): ([\d.]{1,12}) GBps")
 _DEVICE = re.compile(r"_CudaDeviceProperties\(name='([^']{1,80})'")
-_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def detect(source: Source) -> bool:
@@ -61,14 +62,14 @@ def parse(lines: Iterable[str], harvest: Harvest) -> None:
             op, ranks, size, number = found[1], int(found[2]), 0.0, number + 1
         elif found := _PROFILE.search(line):
             op, ranks, number = found[2], int(found[3]), number + 1
-            size = _number(found[1]) * _UNITS["GiB"]
+            size = _number(found[1]) * _UNITS["G"]
         elif found := _ONE.search(line):
             op, ranks, number = found[1], int(found[3]), number + 1
             size, algbw = _number(found[2]) * 1e9, None
         elif number < 0:
             continue
         elif found := _ROW.search(line):
-            measured = _number(found[1]) * _UNITS[found[2]]
+            measured = _number(found[1]) * _UNITS[found[2].rstrip("iB")]
             _take(harvest, (op, ranks, device), number, measured, found[4], found[3])
         elif size and (found := _TRIAL.search(line)):
             _take(harvest, (op, ranks, device), number, size, found[2], found[1])

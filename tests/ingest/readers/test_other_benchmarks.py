@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,9 @@ def test_tables_and_single_payloads_of_torch_are_read() -> None:
     assert rows[2].time_us == pytest.approx((64 << 20) / 195.5e3)
     assert rows[2].device == "NVIDIA H100 80GB HBM3"
     assert (rows[4].busbw_gbps, rows[4].table) == (331.106, 1)
+    first = Harvest()
+    torch_bench.parse(re.sub(r"(?<=[KM])iB", "B", TABLE).splitlines(), first)
+    assert [row.size_bytes for row in first.measurements] == [row.size_bytes for row in rows[:4]]
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,17 @@ def topology_of(machine: Machine, nodes: int, ranks_per_node: int | None = None)
         )
     graphs = machine.nccl_one_node if nodes == 1 else machine.nccl_several_nodes
     device = device_of(machine)
-    if graphs is None or device.compute_capability is None:
+    if device.compute_capability is None:
         raise AdvisorError(
             f"{machine.name} has no NCCL graphs in the table",
             hint="NCCL's model covers NVIDIA GPUs; plan works without it, from link bandwidths",
+        )
+    if graphs is None:
+        raise AdvisorError(
+            f"{machine.name} has no NCCL graphs in the table for "
+            + ("one node" if nodes == 1 else "several nodes"),
+            hint="take them from a log of it: advisor nccl-model --log FILE, "
+            "written with NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING",
         )
     fields: dict[str, Any] = {
         "name": machine.name,

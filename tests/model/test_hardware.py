@@ -129,8 +129,10 @@ def test_a_machine_of_ones_own(tmp_path: Path) -> None:
 def test_machines_have_topologies_that_predict(name: str, nodes: int) -> None:
     found = machine(name)
     if (found.nccl_one_node if nodes == 1 else found.nccl_several_nodes) is None:
-        with pytest.raises(AdvisorError, match="no NCCL graphs"):
+        with pytest.raises(AdvisorError, match="no NCCL graphs") as refused:
             topology_of(found, nodes)
+        of_nvidia = device_of(found).compute_capability is not None
+        assert ("--log" in (refused.value.hint or "")) == of_nvidia
         return
     whole = topology_of(found, nodes)
     assert whole.ranks == nodes * found.gpus_per_node

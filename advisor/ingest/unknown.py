@@ -50,6 +50,8 @@ _FOREIGN = (
 )  # fmt: skip
 # "[W1122 10:16:08 …", "[rank0]: …", "[2026-11-22 …": a line of a log, not a list.
 _LOG_LINE = re.compile(rb"\[(?!(?:true|false|null|NaN|Infinity)\b)(?:[A-Za-z_]|\d+[-:/])")
+# A log may begin with Python's «<frozen importlib._bootstrap>:1297: FutureWarning».
+_XML = re.compile(rb"<(?:[?!]|[A-Za-z_][\w.:\-]*(?:\s*/?>|\s+[\w.:\-]+\s*=|\s*\Z|\s+[\w.:\-]+\Z))")
 
 
 class Unknown(NamedTuple):
@@ -80,7 +82,7 @@ def why_unknown(source: Source) -> Unknown:
     if wide := _wide(head):
         hint = f"convert it: iconv -f {wide} -t UTF-8 {shlex.quote(str(source.path))} > trace.json"
         return Unknown(f"is text in {wide}; only UTF-8 is read", hint, damaged=True)
-    if text.startswith(b"<"):
+    if _XML.match(text):
         return _xml(text)
     for begins, reason, hint in _FOREIGN:
         if re.search(begins, text[:4096]):

@@ -42,6 +42,7 @@ _LFS_POINTER = (
         ("topo.xml", (_CUT_TREE + "> & <nic").encode(), "not well-formed"),
         ("topo.xml", b'<!DOCTYPE x><system version="1"><cpu numaid="0"/></system>', "refused"),
         ("topo.xml", b"<system", "breaks off before its first device"),
+        ("out.txt", b"<frozen importlib._bootstrap>:12: FutureWarning: old\n", "no trace or log"),
         ("page.xml", b"<html><body/></html>", "outermost element is <html>"),
         (
             "ops.parquet",

@@ -16,6 +16,7 @@ import click
 
 from advisor.errors import AdvisorError
 from advisor.vocabulary.numbers import MOST_RANKS, decimal
+from advisor.vocabulary.recorded_steps import STEPS
 
 _WAIT_FOR_RANKS_S = 60.0
 
@@ -30,7 +31,7 @@ _WAIT_FOR_RANKS_S = 60.0
 )
 @click.argument("script")
 @click.argument("script_args", nargs=-1, type=click.UNPROCESSED)
-@click.option("--steps", default=5, show_default=True, help="Steps to record.")
+@click.option("--steps", default=STEPS, show_default=True, help="Steps to record.")
 @click.option("--skip", default=10, show_default=True, help="Optimizer steps before recording.")
 @click.option("--ranks", default="all", show_default=True, help="all, or ranks like 0,3,8-11.")
 @click.option("-o", "--output", default="advisor-traces", show_default=True, help="Folder.")

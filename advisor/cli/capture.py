@@ -10,14 +10,15 @@ import click
 from advisor.cli import _options as options
 from advisor.cli._options import POSITIVE, argument, option
 from advisor.errors import AdvisorError
+from advisor.vocabulary.recorded_steps import STEPS
 
 _LOOK_S = 0.5
 
 
-@options.command(epilog="Example:  advisor capture advisor-traces --steps 5 --diagnose")
+@options.command(epilog="Example:  advisor capture advisor-traces --diagnose")
 def command(
     folder: Path = argument(),
-    steps: int = option(default=5, show_default=True, type=POSITIVE, help="To record."),
+    steps: int = option(default=STEPS, show_default=True, type=POSITIVE, help="To record."),
     timeout: float = option(default=600.0, show_default=True, help="Seconds to wait for it."),
     diagnose: bool = option(help="Diagnose the recording."),
 ) -> None:

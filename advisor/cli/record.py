@@ -12,6 +12,7 @@ from advisor.cli import _options as options
 from advisor.cli._options import POSITIVE, option
 from advisor.cli._own_command import WithOwnCommand, own_command
 from advisor.errors import AdvisorError
+from advisor.vocabulary.recorded_steps import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     epilog="Example:  advisor record -o traces -- torchrun --nproc-per-node 8 train.py --lr 1e-4",
 )
 def command(
-    steps: int = option(default=5, show_default=True, type=POSITIVE, help="To record."),
+    steps: int = option(default=STEPS, show_default=True, type=POSITIVE, help="To record."),
     skip: int = option(
         default=10, show_default=True, type=click.IntRange(0), help="Steps before them."
     ),

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from advisor.engine.sandbox import Sandbox
-from advisor.messages import STEPS, say
+from advisor.messages import STEPS as SENTENCES
+from advisor.messages import say
+from advisor.vocabulary.recorded_steps import STEPS
 
 
-def more_steps(sandbox: Sandbox, steps: int = 5) -> list[str]:
+def more_steps(sandbox: Sandbox, steps: int = STEPS) -> list[str]:
     """How to record at least ``steps`` steps."""
     if _by_nsys(sandbox):
-        return [say(STEPS, "nvtx-steps", {"steps": steps})]
+        return [say(SENTENCES, "nvtx-steps", {"steps": steps})]
     if _by_profile(sandbox):
-        return [say(STEPS, "profile-again", {"steps": steps})]
+        return [say(SENTENCES, "profile-again", {"steps": steps})]
     if _of_inference(sandbox):
-        return [say(STEPS, "record-inference", {"steps": steps})]
-    return [say(STEPS, "record", {"steps": steps, "missing": False})]
+        return [say(SENTENCES, "record-inference", {"steps": steps})]
+    return [say(SENTENCES, "record", {"steps": steps, "missing": False})]
 
 
 def all_ranks(sandbox: Sandbox, *, missing: bool = False) -> list[str]:
     """How to record every rank over the same steps; of ``missing`` ones there may be files."""
     if _by_nsys(sandbox):
-        return [say(STEPS, "nsys", {}), say(STEPS, "nsys-export", {})]
-    return [say(STEPS, "record", {"steps": 0, "missing": missing})]
+        return [say(SENTENCES, "nsys", {}), say(SENTENCES, "nsys-export", {})]
+    return [say(SENTENCES, "record", {"steps": 0, "missing": missing})]
 
 
 def groups(sandbox: Sandbox) -> list[str]:
     """How to record which process group a call belongs to."""
     if _by_nsys(sandbox):
-        return [say(STEPS, "nsys-export", {})]
+        return [say(SENTENCES, "nsys-export", {})]
     return all_ranks(sandbox)
 
 

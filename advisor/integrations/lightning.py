@@ -8,6 +8,7 @@ from typing import Any
 from lightning.pytorch.callbacks import Callback
 
 from advisor.profile.recorder import StepRecorder
+from advisor.vocabulary.recorded_steps import STEPS
 
 
 class Recorder(Callback):  # type: ignore[misc]
@@ -20,7 +21,7 @@ class Recorder(Callback):  # type: ignore[misc]
         self,
         folder: str | Path = "advisor-traces",
         *,
-        steps: int = 5,
+        steps: int = STEPS,
         skip: int = 10,
         force: bool = False,
     ) -> None:

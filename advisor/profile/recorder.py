@@ -22,6 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from advisor.errors import AdvisorError
 from advisor.profile import environment, files, names
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
+from advisor.vocabulary.recorded_steps import STEPS
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -44,7 +45,7 @@ class StepRecorder:
         self,
         folder: str | Path = "advisor-traces",
         *,
-        steps: int = 5,
+        steps: int = STEPS,
         skip: int = 10,
         ranks: Sequence[int] | None = None,
         record_shapes: bool = True,

@@ -35,9 +35,9 @@ from advisor.tune.job import Limits
 from advisor.tune.own import OwnCommand
 from advisor.tune.points import Points
 from advisor.tune.sweep import Sweep, planned
+from advisor.vocabulary.recorded_steps import STEPS
 
 FILE_NAME = "survey.json"
-_RECORDED_STEPS = 5
 # Communication below this share of the step is not worth a trial: less than a sweep resolves.
 _LEAST_SHARE = 0.01
 # What acts on nothing but communication.
@@ -71,7 +71,7 @@ def survey(job: OwnJob, folder: Path, *, timeout_s: float, again: bool) -> Surve
     started = time.monotonic()
     recorded = folder / "survey"
     shutil.rmtree(recorded, ignore_errors=True)
-    first = OwnCommand(job, {}, traced=_RECORDED_STEPS)
+    first = OwnCommand(job, {}, traced=STEPS)
     ranks = first.look({}, recorded, Limits(timeout_s))
     found = Survey(
         world_size=ranks[0]["world_size"],

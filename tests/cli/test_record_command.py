@@ -12,6 +12,8 @@ pytest.importorskip("torch")
 
 from advisor import api
 from advisor.cli.record import command
+from advisor.config.paths import shipped
+from advisor.engine.catalogue import load_rule
 from advisor.profile import files
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "ddp.py"
@@ -36,6 +38,12 @@ def test_a_launchers_ranks_are_recorded_and_the_job_runs_to_its_end(
     assert (saved / "last.pt").is_file()  # the job's own checkpoints are its own
     with api.load(traces) as run:
         assert run.steps().groupby("rank").size().to_dict() == {0: 3, 1: 3}
+
+
+def test_a_call_in_each_recorded_step_is_enough_to_name_a_late_rank() -> None:
+    rule = load_rule(shipped("rules") / "jitter.yaml")
+    (steps,) = (p.default for p in command.params if p.name == "steps")
+    assert steps >= rule.params["min_calls"].default
 
 
 def test_a_second_recording_takes_the_next_folder(tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ def state(report: FindingsReport) -> str:
     sure = found.probability if found is not None else None
     values = {
         "probability": sure,
+        "few_calls": found is not None and bool(found.evidence.facts.get("few_calls")),
         "possible": verdict.values.get("possible"),
         "seen": verdict.values.get("host_explains", False),
         "optional": optional,

@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 from advisor.config.loader import FileModel, load_model
-from advisor.model.communication import asks_pattern, communication
+from advisor.model.communication import LOOKED_AT, asks_pattern, communication
 
 
 class _Rule(FileModel, alias_generator=lambda name: name.rstrip("_")):
@@ -84,11 +84,15 @@ def one_of(column: str, values: Iterable[str]) -> str:
     return "(" + " OR ".join(parts) + ")"
 
 
+def _matches(column: str, pattern: str) -> str:
+    return f"regexp_matches(left({column}, {LOOKED_AT}), {literal(pattern)})"
+
+
 def _by_name(column: str, rules: list[NameRule], otherwise: str) -> str:
     parts = []
     for wanted in dict.fromkeys(rule.class_ for rule in rules):
         pattern = "|".join(f"(?:{rule.pattern})" for rule in rules if rule.class_ == wanted)
-        parts.append(f"WHEN regexp_matches({column}, {literal(pattern)}) THEN {literal(wanted)}")
+        parts.append(f"WHEN {_matches(column, pattern)} THEN {literal(wanted)}")
     return f"CASE {' '.join(parts)} ELSE {otherwise} END"
 
 
@@ -124,7 +128,7 @@ def class_sql(category: str, name: str, device: str) -> str:
 def enqueue_sql(name: str) -> str:
     """SQL that is true for host events that ask for communication (their shapes are kept)."""
     pattern = "|".join(f"(?:{rule.pattern})" for rule in event_classes().enqueue_names)
-    return f"regexp_matches({name}, {literal(pattern)})"
+    return _matches(name, pattern)
 
 
 @lru_cache(_MOST_KEPT)
@@ -141,7 +145,7 @@ def runs_on_device(category: str | None) -> bool:
 @lru_cache(_MOST_KEPT)
 def keeps_shapes(name: str) -> bool:
     """What :func:`enqueue_sql` yields."""
-    return any(search(name) for search, _ in _searches("enqueue_names"))
+    return any(search(name, 0, LOOKED_AT) for search, _ in _searches("enqueue_names"))
 
 
 def decided_by_category(category: str | None) -> bool:
@@ -153,7 +157,7 @@ def decided_by_category(category: str | None) -> bool:
 
 
 @cache
-def _searches(kind: str) -> list[tuple[Callable[[str], object], str]]:
+def _searches(kind: str) -> list[tuple[Callable[[str, int, int], object], str]]:
     """How the patterns of a kind of names are searched for, and the class of each.
 
     Compiled here: ``re.search`` looks each of them up again, which takes longer than to search.
@@ -172,6 +176,6 @@ def classify(category: str | None, name: str | None, *, device: bool) -> str:
         return base
     on_device = known.device if known else device
     for search, class_ in _searches("device_names" if on_device else "host_names"):
-        if search(name or ""):
+        if search(name or "", 0, LOOKED_AT):
             return class_
     return base

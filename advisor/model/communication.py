@@ -13,6 +13,12 @@ from typing import Literal, NamedTuple
 from advisor.config.loader import FileModel, load_model
 from advisor.vocabulary.operations import operation
 
+LOOKED_AT = 1_024
+"""Characters of a name that are looked at; the rest are arguments of templates.
+
+RE2's patterns are linear there and quadratic in Python, and a name may be megabytes long.
+"""
+
 
 class Named(FileModel):
     """What a name of this pattern is, with where it was seen."""
@@ -78,10 +84,10 @@ def known_kernel(name: str) -> Known | None:
     >>> known_kernel("void deep_ep::internode::dispatch<false, 8>(int4*)")
     Known(library='deep_ep', op='all_to_all', bytes_from='operator')
     """
-    if _local().search(name):
+    if _local().search(name, 0, LOOKED_AT):
         return None
     for pattern, entry in _patterns():
-        if pattern.search(name):
+        if pattern.search(name, 0, LOOKED_AT):
             op = entry.op
             if op == "name":
                 op = operation(name)

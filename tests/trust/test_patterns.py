@@ -16,13 +16,18 @@ import importlib
 import pkgutil
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import advisor
+from advisor.ingest.classes import classify, keeps_shapes
+from advisor.model.communication import communication, known_kernel
+from advisor.model.nccl.env.statements import statements
+from advisor.model.nccl.messages import messages
 from tests.trust.pumping import pumped
 
 _METHODS = frozenset({"match", "search", "fullmatch", "sub", "findall", "finditer", "split"})
@@ -56,6 +61,49 @@ def test_patterns_are_linear(name: str) -> None:
         for label, pattern, methods in _patterns(module)
         for method in sorted(methods)
         if (text := _slow_text(pattern, method)) is not None
+    ]
+    assert not slow
+
+
+def _from_data() -> Iterator[tuple[str, re.Pattern[str], str]]:
+    """Patterns that stand in YAML, with the method by which they are used.
+
+    Those of rules and views are RE2's, which is linear.
+    """
+    for item in messages():
+        if item.pattern is not None:
+            flags = re.IGNORECASE if item.effect == "probable" else 0
+            yield item.id, re.compile(item.pattern, flags), "search"
+        if item.calls:
+            yield f"{item.id} (calls)", re.compile(item.calls), "search"
+    for number, cost in enumerate(statements().costs):
+        yield f"cost {number}", re.compile(cost.when, re.IGNORECASE), "fullmatch"
+
+
+@pytest.mark.slow
+def test_patterns_from_data_are_linear() -> None:
+    slow = [
+        f"{label}.{method}({text[:30]!r}…): {pattern.pattern!r}"
+        for label, pattern, method in _from_data()
+        if (text := _slow_text(pattern, method)) is not None
+    ]
+    assert not slow
+
+
+def _read_name(name: str) -> None:
+    classify("kernel", name, device=True)
+    keeps_shapes(name)
+    known_kernel(name)
+
+
+@pytest.mark.slow
+def test_a_name_of_a_kernel_costs_no_more_than_its_length() -> None:
+    """GIVEN names made for the patterns of kernels, which are quadratic in Python."""
+    slow = [
+        text[:30]
+        for one in communication().kernels
+        for text in pumped(re.compile(one.pattern, re.ASCII))
+        if not _ends(partial(_read_name, text))
     ]
     assert not slow
 
@@ -99,22 +147,25 @@ def test_a_polynomial_pattern_is_seen() -> None:
 
 def _slow_text(pattern: re.Pattern[Any], method: str) -> str | None:
     """A text on which the pattern does not end within the limit of CPU time."""
-    before = signal.signal(signal.SIGVTALRM, _give_up)
-    try:
-        for text in pumped(pattern):
-            given = (
-                text.encode("latin-1", "replace") if isinstance(pattern.pattern, bytes) else text
-            )
-            signal.setitimer(signal.ITIMER_VIRTUAL, _LIMIT_S)
-            try:
-                _run(pattern, method, given)
-            except _TooSlowError:
-                return text
-            finally:
-                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    finally:
-        signal.signal(signal.SIGVTALRM, before)
+    for text in pumped(pattern):
+        given = text.encode("latin-1", "replace") if isinstance(pattern.pattern, bytes) else text
+        if not _ends(partial(_run, pattern, method, given)):
+            return text
     return None
+
+
+def _ends(work: Callable[[], None]) -> bool:
+    """Whether it ends within the limit of CPU time."""
+    before = signal.signal(signal.SIGVTALRM, _give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _LIMIT_S)
+    try:
+        work()
+    except _TooSlowError:
+        return False
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    return True
 
 
 def _run(pattern: re.Pattern[Any], method: str, text: Any) -> None:

@@ -62,7 +62,6 @@ def command(
         ) from error
     if not module and not Path(script).is_file():
         raise AdvisorError("no such script", where=script)
-    folder = Path(output)
     chosen = parse_ranks(ranks)
     written: list[Path] = []
 
@@ -72,7 +71,7 @@ def command(
 
     try:
         recorder = StepRecorder(
-            folder,
+            output,
             steps=steps,
             skip=skip,
             ranks=chosen,
@@ -103,7 +102,7 @@ def command(
             click.echo("advisor: nothing was recorded, so there is nothing to diagnose", err=True)
             return
         expected = world_size if chosen is None else len([r for r in chosen if r < world_size])
-        _diagnose(folder, expected)
+        _diagnose(recorder.folder, expected)
 
 
 def parse_ranks(text: str) -> list[int] | None:

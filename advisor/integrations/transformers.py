@@ -14,7 +14,7 @@ from advisor.vocabulary.recorded_steps import STEPS
 class Recorder(TrainerCallback):  # type: ignore[misc]
     """Records ``steps`` optimizer steps after ``skip`` into ``folder``, one trace per rank.
 
-    An earlier recording in the folder is refused, or with ``force`` removed.
+    An earlier recording is left there, and the next folder taken; ``force`` removes it.
     """
 
     def __init__(

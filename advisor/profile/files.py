@@ -7,6 +7,8 @@ import os
 import platform
 import re
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,52 +37,57 @@ def whole(folder: Path) -> list[Path]:
     return [path for path in traces(folder) if not path.name.startswith(_PARTIAL)]
 
 
-def claim(folder: Path, *, force: bool) -> None:
-    """Make sure that no earlier recording is in the folder: with ``force`` its traces are removed.
+def claim(folder: Path, *, force: bool) -> Path:
+    """Where this launch records: in ``folder``, or where that has a recording in the next folder.
 
     A recording of fewer ranks would leave the other ranks' old traces beside its own, and both
-    would be read as one. What a rank of this same launch has written is not earlier: it is newer
-    than this process. Raises AdvisorError.
+    would be read as one; ``force`` removes them. What a rank of this same launch has written is
+    newer than its launcher. Ranks that a launcher started again go on with their own recording.
+    Raises AdvisorError.
     """
-    if (folder / JOB_FILE).exists():
+    if force and (folder / JOB_FILE).exists():
         raise AdvisorError(
             "is a recording of `advisor profile`", where=str(folder), hint="name another folder"
         )
-    started = time.time() - _age_s()
-    earlier = []
-    for path in traces(folder):
-        try:
-            if path.stat().st_mtime < started:
-                earlier.append(path)
-        except FileNotFoundError:
-            continue  # another rank removes them as well
-    # A launcher that starts its ranks again goes on with the same recording.
-    if earlier and not force and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
-        raise AdvisorError(
-            f"has an earlier recording ({earlier[0].name} and others, {len(earlier)} in all), "
-            "which would be mixed with this one"
-            if len(earlier) > 1
-            else f"has an earlier recording ({earlier[0].name})",
-            where=str(folder),
-            hint="name another folder, or --force (in Python: force=True) to remove its traces",
-        )
-    for path in earlier:
+    own = _started_s(os.getpid())
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    launched = _started_s(os.getppid()) if again else own
+    found = folder
+    if not force:
+        found = _next(folder, lambda it: (it / JOB_FILE).exists() or bool(_older(it, launched)))
+    for path in _older(found, own):
         path.unlink(missing_ok=True)
+    return found
 
 
 def next_free(folder: Path) -> Path:
     """``folder``, or where it has a recording FOLDER-2, FOLDER-3 ..."""
+    return _next(folder, lambda it: bool(traces(it)) or (it / "logs").exists())
+
+
+def _next(folder: Path, taken: Callable[[Path], bool]) -> Path:
     found, number = folder, 1
-    while traces(found) or (found / "logs").exists():
+    while taken(found):
         number += 1
         found = folder.with_name(f"{folder.name}-{number}")
     return found
 
 
-def _age_s() -> float:
-    """How long ago this process started; field 22 of proc(5)'s stat is in ticks since boot."""
-    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+def _older(folder: Path, than_s: float) -> list[Path]:
+    """Traces in a folder from before a time."""
+    found = []
+    for path in traces(folder):
+        with suppress(FileNotFoundError):  # another rank removes them as well
+            if path.stat().st_mtime < than_s:
+                found.append(path)
+    return found
+
+
+def _started_s(process: int) -> float:
+    """When a process started; field 22 of proc(5)'s stat is in ticks since boot."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return time.time() - age_s
 
 
 def result(folder: Path, rank: int) -> Path:

@@ -38,7 +38,8 @@ class StepRecorder:
     Skips ``skip`` steps, records ``steps``, writes ``folder``/rankN.json.gz on each of ``ranks``
     (None: all); then it does nothing. :meth:`count_optimizer_steps` can count the steps instead.
     ``on_done`` is called once with the trace's path.
-    Raises AdvisorError when the folder has an earlier recording; ``force`` removes its traces.
+    Where the folder has an earlier recording the next one is taken (FOLDER-2), or with ``force``
+    its traces are removed: AdvisorError is raised when they are of `advisor profile`.
     """
 
     def __init__(
@@ -57,8 +58,7 @@ class StepRecorder:
             raise AdvisorError(
                 f"cannot record {steps} steps after {skip}", hint="steps >= 1, skip >= 0"
             )
-        self.folder = Path(folder)
-        files.claim(self.folder, force=force)
+        self.folder = files.claim(Path(folder), force=force)
         self.steps = steps
         self.skip = skip
         self.steps_seen = 0

@@ -17,6 +17,7 @@ pytest.importorskip("nvtx", reason="needs the [profile] extra")
 
 import advisor  # noqa: E402
 from advisor.errors import AdvisorError  # noqa: E402
+from advisor.profile import files  # noqa: E402
 from advisor.profile.recording import waited_for_core_ns  # noqa: E402
 from advisor.record import parse_ranks  # noqa: E402
 
@@ -176,9 +177,7 @@ def earlier(tmp_path: Path) -> Path:
 
 
 def test_an_earlier_recording_is_not_mixed_in(earlier: Path) -> None:
-    with pytest.raises(AdvisorError, match=r"earlier recording \(rank0.* 8 in all") as refused:
-        advisor.profiler(earlier)
-    assert "--force" in refused.value.hint
+    assert advisor.profiler(earlier).folder == earlier.with_name("traces-2")
     assert len(list(earlier.iterdir())) == 10
     advisor.profiler(earlier, force=True)
     assert sorted(path.name for path in earlier.iterdir()) == ["nccl.log", "rankings.json.gz"]
@@ -191,8 +190,14 @@ def test_what_a_rank_of_the_same_launch_wrote_is_kept(tmp_path: Path) -> None:
 
 
 def test_ranks_started_again_go_on(earlier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIVEN a launcher's second start THEN the first one's traces go, not another launch's."""
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    advisor.profiler(earlier)
+    assert advisor.profiler(earlier).folder == earlier.with_name("traces-2")
+    launched = time.time() - 2 * 86400
+    monkeypatch.setattr(
+        files, "_started_s", lambda pid: launched if pid == os.getppid() else time.time()
+    )
+    assert advisor.profiler(earlier).folder == earlier
     assert not (earlier / "rank7.json.gz").exists()
 
 
@@ -202,10 +207,13 @@ def test_a_recording_of_advisor_profile_is_left_alone(earlier: Path) -> None:
     with pytest.raises(AdvisorError, match="advisor profile"):
         advisor.profiler(earlier, force=True)
     assert (earlier / "rank7.json.gz").exists()
+    assert advisor.profiler(earlier).folder == earlier.with_name("traces-2")
 
 
 @pytest.mark.slow
-def test_fewer_ranks_than_before_are_refused_before_training(earlier: Path) -> None:
+def test_a_recording_of_another_command_is_never_removed(earlier: Path) -> None:
+    (earlier / "logs").mkdir()
+    (earlier / "logs" / "job.json").write_text("{}")
     (earlier.parent / "train.py").write_text("print('trained')")
     command = [sys.executable, "-m", "advisor.record", "-o", "traces"]
 
@@ -215,13 +223,13 @@ def test_fewer_ranks_than_before_are_refused_before_training(earlier: Path) -> N
             check=False, env={**os.environ, "LOCAL_RANK": rank},
         )  # fmt: skip
 
-    refused, other = run(), run(rank="1")
+    refused, other = run("--force"), run("--force", rank="1")
     assert (refused.returncode, other.returncode) == (2, 2)
     assert "trained" not in refused.stdout
-    assert "has an earlier recording" in refused.stderr
+    assert "is a recording of `advisor profile`" in refused.stderr
     assert other.stderr == ""
-    assert "trained" in run("--force").stdout
-    assert [path.name for path in earlier.glob("rank?.json.gz")] == []
+    assert "trained" in run().stdout
+    assert sorted(path.name for path in earlier.glob("rank?.json.gz")) == EIGHT_RANKS
 
 
 def test_ranks_to_record() -> None:

@@ -25,7 +25,7 @@ from advisor.engine.verdict.choice import (
     inconclusive,
 )
 from advisor.engine.verdict.facts import Shares, Situation
-from advisor.engine.verdict.unread import (
+from advisor.engine.verdict.missing_ranks import (
     groups_missing,
     host_works,
     missing_peers,

@@ -415,6 +415,17 @@ def test_three_runs_are_compared_with_the_first(runs: list[str]) -> None:
 
 
 @pytest.mark.slow
+def test_a_page_of_many_runs_stays_small(fixtures_dir: Path) -> None:
+    """GIVEN five runs THEN the base and the one that differs most have sections of their own."""
+    names = ["lab-ddp-compute-bound", "lab-ddp-slow-rank", "lab-ddp-slow-link", "lab-ddp-blocking"]
+    with api.load_runs([str(fixtures_dir / name) for name in [*names, names[0]]]) as run:
+        page = run.render("html")
+    assert len(page.encode()) < 210_000
+    assert len(set(re.findall(r'id="collectives-([^"]+)-title"', page))) == 2
+    assert 'id="collectives-lab-ddp-compute-bound-title"' in page
+
+
+@pytest.mark.slow
 def test_that_nothing_changed_is_said(runs: list[str]) -> None:
     done = CliRunner().invoke(command, [runs[0], runs[0], "-v"], standalone_mode=False)
     assert "every step takes exactly what it takes in" in done.stdout

@@ -105,10 +105,11 @@ def _sections(
     if store is not None:
         counted = {run: speeds(store.con, run) for run in runs}
         found = found or _comparable(report, store)
-        sections += [compared.build(found)] if found is not None else []
+        in_full = runs if found is None else compared.in_full(found, runs)
+        sections += [compared.build(found, in_full)] if found is not None else []
         is_sweep = first.is_sweep(report)
         about = summary.of_verdict(report)
-        for run in runs:
+        for run in in_full:
             blamed = about.ranks if about is not None and about.run == run else []
             causes = [item for item in report.findings if item.run == run]
             parts = [

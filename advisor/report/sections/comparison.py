@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from advisor.messages import on_page
 from advisor.metrics.compare.runs import Comparison
 from advisor.report import comparison as rows
@@ -10,6 +12,8 @@ from advisor.report.figures import KINDS, Bar, DataTable, Figure, StackedBars, l
 from advisor.report.sections.section import Section
 
 _LABEL_LETTERS = 15
+_MOST_IN_FULL = 2
+"""Runs with sections of their own: each takes 35 kB of a page that is to stay below 210."""
 
 
 def bars(found: Comparison) -> Figure:
@@ -41,8 +45,22 @@ def bars(found: Comparison) -> Figure:
     )
 
 
-def build(found: Comparison) -> Section:
-    """The tables of `advisor compare`: runs are columns, as strategies are in studies."""
+def in_full(found: Comparison, runs: Sequence[str]) -> Sequence[str]:
+    """The runs that have sections of their own: the base, and what differs most from it."""
+    if len(runs) <= _MOST_IN_FULL:
+        return runs
+    base = found.base
+    others = [row for row in found.runs if row.run != base.run]
+    others.sort(key=lambda row: -abs((row.step_ns or 0) - (base.step_ns or 0)))
+    shown = {base.run, *(row.run for row in others[: _MOST_IN_FULL - 1])}
+    return [run for run in runs if run in shown]
+
+
+def build(found: Comparison, in_full: Sequence[str]) -> Section:
+    """The tables of `advisor compare`: runs are columns, as strategies are in studies.
+
+    ``in_full``: the runs that have sections of their own.
+    """
     names = [row.run for row in found.runs]
     figures = [
         Figure(
@@ -87,7 +105,7 @@ def build(found: Comparison) -> Section:
                 ),
             )
         )
-    line = on_page("runs-shown", runs=len(names))
+    line = on_page("runs-shown", runs=len(names), apart=[n for n in names if n not in in_full])
     return Section("compared", "Figures", "Run by run", figures, line)
 
 

@@ -422,7 +422,7 @@ def test_a_page_of_many_runs_stays_small(fixtures_dir: Path) -> None:
         page = run.render("html")
     assert len(page.encode()) < 210_000
     assert len(set(re.findall(r'id="collectives-([^"]+)-title"', page))) == 2
-    assert 'id="collectives-lab-ddp-compute-bound-title"' in page
+    assert 'id="collectives-lab-ddp-blocking-title"' in page  # the base
 
 
 @pytest.mark.slow

@@ -58,8 +58,9 @@ def test_each_of_three_runs_gets_what_is_true_of_it_alone(tmp_path: Path) -> Non
         )
         culprits = [f for f in slow["findings"] if f["rule"] == "straggler-rank"]
         assert [f["ranks"] for f in culprits] in ([], [[1]])
-        # About the 150 ms that rank 1 slept.
-        if culprits and 75 <= culprits[0]["savings_ns"] / 1e6 <= 225:
+        # About the 150 ms that rank 1 slept; with no core to spare that is what is said first.
+        sleeps = culprits and 75 <= culprits[0]["savings_ns"] / 1e6 <= 225
+        if sleeps and slow["verdict"]["cause"] != "no-free-core":
             break
     assert [f["ranks"] for f in culprits] == [[1]]
     assert slow["verdict"]["cause"] == "straggler-rank"

@@ -52,6 +52,11 @@ ONE = replace(SCATTERED, locations=(Location("host", False, (2, 3)),), parts=(0.
         # what any network takes is no fault of this one, unless it is beyond any
         (replace(DISTANT, against={}, added_ns=3e4, usual_ns=2e4), []),
         (replace(DISTANT, against={}, added_ns=1e6, usual_ns=2e4), ["candidates"]),
+        # and even then only where that is likelier than a network as others have
+        (
+            replace(DISTANT, parts=(0.1, 0.15), nothing=0.75, added_ns=1e6, usual_ns=2e4),
+            ["network"],
+        ),
         # a link that slows calls by half at most leaves them half as fast as elsewhere
         (replace(ONE, slowdown=(1.1, 1.2, 1.5)), ["host", "network"]),
         (replace(ONE, slowdown=(1.1, 1.2, 1.5), by_ends=False, by_sheet=True), ["host"]),

@@ -49,10 +49,12 @@ def _seen(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | None:
     if found.nothing > LIKELY or _everywhere(found) > LIKELY:
         return _by_fixed_time(data, home, found) or _by_sheet(data, home, found)
     culprit = culprit_of(found, data, home)
-    if culprit.kind == "candidates" and not _beyond_networks(found):
+    if culprit.kind == "candidates":
         # Places without anything in common are nothing to look at where likelier nothing is slow,
         # or where messages between any two hosts may be what takes long, as on any network.
-        of_latency = _everywhere(found) > SURE and _of_latency(found)
+        of_latency = (
+            _everywhere(found) > SURE and _of_latency(found) and not _beyond_networks(found)
+        )
         seen = _by_sheet(data, home, found) if found.nothing > 0.5 or of_latency else None
         if seen is not None or of_latency:
             return seen

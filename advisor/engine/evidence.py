@@ -51,15 +51,19 @@ def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
     """Around the worst call, with a third of its length on each side; else the worst step."""
     culprit = row.get("culprit_rank")
     if (worst := row.get("worst_call")) is not None:
-        spans, margin = "collective WHERE call_id = $worst", 3
+        spans, margin = "collective p JOIN rank USING (rank) WHERE call_id = $worst", 3
     elif (worst := row.get("worst_step")) is not None:
-        spans, margin = "step WHERE step = $worst", 50
+        spans, margin = "step p JOIN rank USING (rank) WHERE step = $worst", 50
     else:
         return None
+    # Hosts' clocks differ by more than calls take: all on that of the culprit or the first rank.
     (found,) = sandbox.records(
-        "SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns, any_value(step) AS step, "
-        f"list(DISTINCT rank ORDER BY rank) AS ranks FROM {spans}",
-        {"worst": worst},
+        "SELECT min(start_ns + o) - any_value(own) AS start_ns, "
+        "max(end_ns + o) - any_value(own) AS end_ns, any_value(step) AS step, "
+        "list(DISTINCT rank ORDER BY rank) AS ranks FROM (SELECT p.start_ns, p.end_ns, p.step, "
+        "rank, coalesce(clock_offset_ns, 0) AS o, "
+        f"first(o) OVER (ORDER BY rank <> coalesce($culprit, -1), rank) AS own FROM {spans})",
+        {"worst": worst, "culprit": culprit},
     )
     if found["start_ns"] is None:
         return None

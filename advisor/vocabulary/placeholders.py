@@ -16,7 +16,7 @@ PLACEHOLDERS = {
     "--nproc-per-node N": "N = devices per host",
     "--nproc N": "N = devices per host",
     "--nnodes N": "N = hosts",
-    "--node-rank I": "I = 0 on host0, …",
+    "--node-rank I": "I = 0 on host0, 1 on the next, …",
 }
 """What to put in the place of a capital in code to type."""
 

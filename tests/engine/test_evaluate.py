@@ -183,6 +183,24 @@ def test_findings_are_limited_and_worst_first(tmp_path: Path) -> None:
     assert "4 more" in result.outcome.reason
 
 
+def test_the_window_is_on_one_clock(tmp_path: Path) -> None:
+    """GIVEN a rank whose clock is an hour ahead THEN a step of all ranks is no longer for it."""
+    rule = load_rule(write_rule(tmp_path, "mine", "SELECT 3 AS worst_step"))
+    windows = []
+    for hour_ns in (0, 3_600_000_000_000):
+        store = store_of(ranks=4, steps=8, step_ms=STEP_NS / 1e6)
+        store.con.execute(f"UPDATE rank SET clock_offset_ns = -{hour_ns} WHERE rank = 1")
+        store.con.execute(
+            f"UPDATE step SET start_ns = start_ns + {hour_ns}, end_ns = end_ns + {hour_ns} "
+            "WHERE rank = 1"
+        )
+        sandbox = Sandbox(store, RUN)
+        (finding,) = evaluate(rule, sandbox, read_facts(sandbox)).findings
+        windows.append(finding.evidence.window)
+    assert windows[0] is not None
+    assert windows[0] == windows[1]
+
+
 def test_the_window_is_the_worst_step(tmp_path: Path) -> None:
     (finding,) = run_rule(tmp_path, "SELECT 3 AS worst_step, 2 AS culprit_rank").findings
     window = finding.evidence.window

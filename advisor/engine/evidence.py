@@ -58,11 +58,10 @@ def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
         return None
     # Hosts' clocks differ by more than calls take: all on that of the culprit or the first rank.
     (found,) = sandbox.records(
-        "SELECT min(start_ns + o) - any_value(own) AS start_ns, "
-        "max(end_ns + o) - any_value(own) AS end_ns, any_value(step) AS step, "
-        "list(DISTINCT rank ORDER BY rank) AS ranks FROM (SELECT p.start_ns, p.end_ns, p.step, "
-        "rank, coalesce(clock_offset_ns, 0) AS o, "
-        f"first(o) OVER (ORDER BY rank <> coalesce($culprit, -1), rank) AS own FROM {spans})",
+        "SELECT arg_min(o, CASE rank WHEN $culprit THEN -1 ELSE rank END) AS own, "
+        "min(start_ns + o) - own AS start_ns, max(end_ns + o) - own AS end_ns, "
+        "any_value(step) AS step, list(DISTINCT rank ORDER BY rank) AS ranks "
+        f"FROM (SELECT p.*, coalesce(clock_offset_ns, 0) AS o FROM {spans})",
         {"worst": worst, "culprit": culprit},
     )
     if found["start_ns"] is None:

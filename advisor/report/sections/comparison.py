@@ -49,17 +49,15 @@ def in_full(found: Comparison, runs: Sequence[str]) -> Sequence[str]:
     """The runs that have sections of their own: the base, and what differs most from it."""
     if len(runs) <= _MOST_IN_FULL:
         return runs
-    base = found.base
-    others = [row for row in found.runs if row.run != base.run]
-    others.sort(key=lambda row: -abs((row.step_ns or 0) - (base.step_ns or 0)))
-    shown = {base.run, *(row.run for row in others[: _MOST_IN_FULL - 1])}
-    return [run for run in runs if run in shown]
+    base, *others = found.runs
+    most = max(others, key=lambda row: abs(row.step_ns - base.step_ns))
+    return [run for run in runs if run in (base.run, most.run)]
 
 
-def build(found: Comparison, in_full: Sequence[str]) -> Section:
+def build(found: Comparison, shown: Sequence[str]) -> Section:
     """The tables of `advisor compare`: runs are columns, as strategies are in studies.
 
-    ``in_full``: the runs that have sections of their own.
+    ``shown``: the runs that have sections of their own.
     """
     names = [row.run for row in found.runs]
     figures = [
@@ -105,7 +103,7 @@ def build(found: Comparison, in_full: Sequence[str]) -> Section:
                 ),
             )
         )
-    line = on_page("runs-shown", runs=len(names), apart=[n for n in names if n not in in_full])
+    line = on_page("runs-shown", runs=len(names), apart=[n for n in names if n not in shown])
     return Section("compared", "Figures", "Run by run", figures, line)
 
 

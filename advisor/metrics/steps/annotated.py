@@ -16,6 +16,13 @@ from advisor.vocabulary.numbers import decimal
 
 _EDGE_GAP, _STRAY = 0.1, 0.01
 _PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)$")
+# Ranges that engines of inference open around each step: vllm-project/vllm vllm/v1/worker
+# (execute_context_1(512)_generation_3(3)), sgl-project/sglang python/sglang/srt/managers/scheduler
+# (step[DECODE bs=3]), NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/py_executor.py.
+_ENGINE_STEP = re.compile(
+    r"^(execute_(\d+_)?context_\d+\(.*generation_|step\[[A-Z_]+ bs=|\[Executor\] _forward_step\b)"
+)
+_GENERATES = re.compile(r"context_0\(|^step\[DECODE\b|: 0 ctx reqs\b")
 
 
 class Step(NamedTuple):
@@ -80,7 +87,7 @@ class Steps(NamedTuple):
 
 
 def annotated_steps(events: Events, rank: int, annotation: str | None) -> list[Step]:
-    """Host spans of the steps: ``ProfilerStep#N``, else the annotation the user names.
+    """Host spans of the steps: ``ProfilerStep#N``, the annotation the user names, or an engine's.
 
     The windows still are the host's; :func:`device_windows` moves them to the device.
     """
@@ -96,6 +103,9 @@ def annotated_steps(events: Events, rank: int, annotation: str | None) -> list[S
         source = "annotation"
         found = sorted((s, e) for n, s, e in host_annotations(events, rank, "%") if n == annotation)
         spans = dict(enumerate(found))
+    if not spans:
+        source = "annotation"
+        spans = _engine_steps(host_annotations(events, rank, "%"))
     ordered = sorted(spans.items(), key=lambda item: item[1])
     result = []
     for index, (number, (start, end)) in enumerate(ordered):
@@ -104,6 +114,17 @@ def annotated_steps(events: Events, rank: int, annotation: str | None) -> list[S
         until = following[1][0] if following and following[0] == number + 1 else end
         result.append(Step(number, start, max(start, until), start, end, True, source))
     return result
+
+
+def _engine_steps(ranges: Sequence[tuple[str, int, int]]) -> dict[int, tuple[int, int]]:
+    """Steps of an engine of inference by their place among all: of those that read prompts and
+    those that only generate, the kind that there is more of, as their times differ many times."""
+    opened = [one for one in ranges if _ENGINE_STEP.match(one[0])]
+    of_kind: dict[bool, dict[int, tuple[int, int]]] = {}
+    for place, (name, start, end) in enumerate(opened):
+        of_kind.setdefault(_GENERATES.search(name) is not None, {})[place] = (start, end)
+    most = max(of_kind.values(), key=len, default={})
+    return most if len(most) > 1 else {}
 
 
 def host_annotations(events: Events, rank: int, pattern: str) -> list[tuple[str, int, int]]:

@@ -34,6 +34,13 @@ def test_one_range_alone_tells_nothing_of_steps() -> None:
     assert _engine_steps([(READS["SGLang"], 0, 9)]) == {}
 
 
+def test_a_range_within_another_is_no_step_of_its_own() -> None:
+    pairs = [(GENERATES["vLLM for ROCm"], 0, 9), (GENERATES["SGLang"], 1, 8)]
+    assert _engine_steps(pairs) == {}
+    later = [(name, start + 10, end + 10) for name, start, end in pairs]
+    assert _engine_steps([*pairs, *later]) == {0: (0, 9), 1: (10, 19)}
+
+
 def test_an_engines_ranges_are_steps_of_the_device() -> None:
     """Eight launches of graphs, each of 9 ms of work that begins 1 ms later: steps of 10 ms."""
     events = []

@@ -20,7 +20,7 @@ _PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)$")
 # (execute_context_1(512)_generation_3(3)), sgl-project/sglang python/sglang/srt/managers/scheduler
 # (step[DECODE bs=3]), NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/py_executor.py.
 _ENGINE_STEP = re.compile(
-    r"^(execute_(\d+_)?context_\d+\(.*generation_|step\[[A-Z_]+ bs=|\[Executor\] _forward_step\b)"
+    r"^(?:execute_(?:\d+_)?context_\d+\(.*generation_|step\[[A-Z_]+ bs=|\[Executor\] _forward_step)"
 )
 _GENERATES = re.compile(r"context_0\(|^step\[DECODE\b|: 0 ctx reqs\b")
 
@@ -118,10 +118,16 @@ def annotated_steps(events: Events, rank: int, annotation: str | None) -> list[S
 
 def _engine_steps(ranges: Sequence[tuple[str, int, int]]) -> dict[int, tuple[int, int]]:
     """Steps of an engine of inference by their place among all: of those that read prompts and
-    those that only generate, the kind that there is more of, as their times differ many times."""
-    opened = [one for one in ranges if _ENGINE_STEP.match(one[0])]
+    those that only generate, the kind that there is more of, as their times differ many times.
+
+    A range within another belongs to the same step (SGLang's, where a fork opens vLLM's as well).
+    """
+    outer: list[tuple[str, int, int]] = []
+    for one in ranges:
+        if _ENGINE_STEP.match(one[0]) and (not outer or one[1] >= outer[-1][2]):
+            outer.append(one)
     of_kind: dict[bool, dict[int, tuple[int, int]]] = {}
-    for place, (name, start, end) in enumerate(opened):
+    for place, (name, start, end) in enumerate(outer):
         of_kind.setdefault(_GENERATES.search(name) is not None, {})[place] = (start, end)
     most = max(of_kind.values(), key=len, default={})
     return most if len(most) > 1 else {}

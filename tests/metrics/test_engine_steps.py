@@ -26,7 +26,7 @@ def test_steps_of_an_engine_are_those_of_one_kind(engine: str) -> None:
     names = [GENERATES[engine], READS[engine], "other", GENERATES[engine], GENERATES[engine]]
     ranges = [(name, 10 * k, 10 * k + 9) for k, name in enumerate(names)]
     assert _engine_steps(ranges) == {0: (0, 9), 2: (30, 39), 3: (40, 49)}
-    prompts = [(READS[engine], 10 * k, 10 * k + 9) for k in range(3)]
+    prompts = [(READS[engine], 10 * k, 10 * k + 9) for k in range(1, 4)]
     assert list(_engine_steps([*ranges[:1], *prompts])) == [1, 2, 3]
 
 

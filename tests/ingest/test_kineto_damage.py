@@ -365,6 +365,22 @@ def test_fields_after_the_events_count(tmp_path: Path) -> None:
         ).fetchall() == [(5, BASE_NS + 4_366_672_476_000_125)]
 
 
+@pytest.mark.parametrize(("bases", "expected"), [((BASE_NS,), BASE_NS), ((BASE_NS, 5), 0)])
+def test_a_file_that_was_cut_before_its_base_time_takes_that_of_the_others(
+    tmp_path: Path, bases: tuple[int, ...], expected: int
+) -> None:
+    """Kineto writes it at the end, and the same in every rank of a job."""
+    for rank, base in enumerate(bases, 1):
+        whole = {"distributedInfo": {"rank": rank}, "traceEvents": [event(0)]}
+        text = json.dumps({**whole, "baseTimeNanoseconds": base})
+        _write(tmp_path, text, f"rank{rank}.json")
+    text = json.dumps({"distributedInfo": {"rank": 0}, "traceEvents": [event(0), event(1)]})
+    _write(tmp_path, text[:-3], "rank0.json")
+    store = read(tmp_path)
+    found = store.con.execute("SELECT min(start_ns) FROM event WHERE rank = 0").fetchone()
+    assert found == (expected + 4_366_672_476_000_125,)
+
+
 def _two_members(data: bytes) -> bytes:
     half = len(data) // 2
     return gzip.compress(data[:half]) + gzip.compress(data[half:])

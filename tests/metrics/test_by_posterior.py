@@ -39,10 +39,20 @@ DISTANT = replace(
 )
 ONE = replace(SCATTERED, locations=(Location("host", False, (2, 3)),), parts=(0.4,))
 
+OF_ONE = replace(
+    SCATTERED,
+    locations=(Location("nvlink", True, (1,)), Location("pair", True, (0, 1))),
+    parts=(0.8, 0.1),
+    nothing=0.02,
+    by_ends=False,
+    against={},
+)
+
 
 @pytest.mark.parametrize(
     ("found", "kinds"),
     [
+        (OF_ONE, ["rank"]),  # its own NVLink, or that to one of several others
         (SCATTERED, ["network"]),
         (replace(SCATTERED, nothing=0.4), ["candidates"]),
         (replace(SCATTERED, against={"small": 0.9}), ["candidates"]),

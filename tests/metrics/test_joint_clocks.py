@@ -132,5 +132,12 @@ def test_hosts_of_part_of_the_ranks_stay_open_where_two_divisions_fit() -> None:
     assert {info.host for info in with_hosts(given).values()} == {None}
 
 
+@pytest.mark.parametrize(("cut", "hosts"), [(True, 2), (False, 1)])
+def test_a_file_that_was_cut_before_its_device_hides_no_host(cut: bool, hosts: int) -> None:
+    given = {r: RankInfo(r, None, r % 4, 8, True, {}) for r in range(8)}
+    given[7] = given[7]._replace(device=None, complete=not cut)
+    assert len({info.host for info in with_hosts(given).values()}) == hosts
+
+
 def test_a_named_host_is_kept() -> None:
     assert with_hosts(infos(4, 2)) == infos(4, 2)

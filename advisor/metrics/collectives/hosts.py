@@ -25,7 +25,9 @@ def with_hosts(infos: Mapping[int, RankInfo]) -> dict[int, RankInfo]:
 def _devices_per_host(infos: Mapping[int, RankInfo]) -> int | None:
     """How many ranks each host has; None where a host is named or devices leave it open."""
     devices = {rank: info.device for rank, info in infos.items() if info.device is not None}
-    if len(devices) < max(len(infos), 2) or any(info.host for info in infos.values()):
+    # A file that was cut may have lost its device's events: the others tell where its rank is.
+    unknown = any(info.device is None and info.complete for info in infos.values())
+    if unknown or any(info.host for info in infos.values()):
         return None
     if len(set(devices.values())) < 2:
         return None  # each process sees only its own device, which is always number 0
@@ -34,5 +36,5 @@ def _devices_per_host(infos: Mapping[int, RankInfo]) -> int | None:
         for count in range(max(devices.values()) + 1, _MOST_DEVICES + 1)
         if all(device == rank % count for rank, device in devices.items())
     ]
-    ways = {tuple(rank // count for rank in sorted(devices)) for count in fitting}
+    ways = {tuple(rank // count for rank in sorted(infos)) for count in fitting}
     return fitting[0] if len(ways) == 1 else None

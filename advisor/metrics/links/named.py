@@ -41,6 +41,7 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
     places = _without_wider(found.locations)
     first = places[0]
     ranks = tuple(sorted({rank for place in places for rank in place.ranks}))
+    shared = set.intersection(*({*place.ranks} for place in places))
     slot = slots_of(home, data.infos)
     hosts = {home[rank] for rank in ranks}
     one = len({(place.ranks, place.inside, place.kind, place.latency) for place in places}) == 1
@@ -48,7 +49,7 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
     name = Name(home, data.infos)
 
     def culprit(kind: str, words: str, src: int, dst: int | None = None) -> Culprit:
-        near = frozenset(first.ranks if one else ranks)
+        near = frozenset(first.ranks if one else (src,) if kind == "rank" else ranks)
         far: frozenset[int] | None = None
         if first.kind == "pair" and one:
             near, far = frozenset(first.ranks[:1]), frozenset(first.ranks[1:])
@@ -74,6 +75,9 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
         return culprit(*_single(first, direction, name), *first.ranks[1:2])
     if len(hosts) == 1:
         what = "NVLink" if first.inside else "a NIC"
+        if first.inside and len(shared) == 1:  # its own, or that to one of several others
+            (rank,) = shared
+            return culprit("rank", f"NVLink of {name.rank(rank)}", rank)
         return culprit("host", f"{what} of {name.hosts(ranks)} ({name.ranks(ranks)})",
                        ranks[0])  # fmt: skip
     common = _common_ways(places, home)

@@ -51,8 +51,7 @@ _MOST_CALLS = 5  # of a kind: those whose ranks came nearest together, and as ma
 _MOST_STARTS = 320
 """Of a kind: a longer ring's calls tell more each, and cost as the square of its ranks."""
 _UNREAD = (-1.0, -0.1, -0.03, 0.0, 0.03, 0.1, 0.3, 1.0)
-"""When ranks came that were not read, after the last of the others, in times of the call: which of
-these is told by the call's ends."""
+"""When ranks came that were not read, after the last of the others, in times of the call."""
 RESOLUTION_NS = 1e3  # of Kineto's older files
 
 
@@ -62,7 +61,7 @@ class Block:
     rank the starts against the last, the ends against their mean; the ends' noise, ns. ``near``:
     the first of the calls, whose ranks came nearest together. ``hosts``: by rank, in order.
     ``read``: the places of the ranks that were read; the others, which count as one more host, came
-    at one of ``unread`` after the last of these, in times of the call.
+    ``unread`` times of the call after the last of these.
     """
 
     members: Members
@@ -76,7 +75,7 @@ class Block:
     hosts: Int64s
     read: Int64s
     rings: tuple[tuple[int, ...], ...] | None  # from NCCL's log
-    unread: tuple[float, ...]
+    unread: float | None
     long: bool
     """Its ranks' ends are simulated as they came, clocks as they are, and of each host one is read:
     what each late start does costs too much, and clocks that are off shift ends by much less."""
@@ -89,6 +88,8 @@ class Lags:
 
     blocks: tuple[Block, ...]
     whitening: tuple[tuple[Floats, float], ...]
+    by_unread: tuple[Lags, ...] = ()
+    """The same by when ranks came that were not read."""
     first_look: Lags | None = None
     """Of long rings a few calls, by which locations are chosen that are weighed by all of them."""
 
@@ -155,8 +156,20 @@ def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> La
     longest = max(chosen, key=lambda one: len(one.noise_ns))
     first_look = None
     if len(longest.noise_ns) > _MOST_AT_ONCE:
-        first_look = Lags((few := (_nearest(longest),)), _whitening(few, data, home))
-    return Lags(tuple(chosen), _whitening(chosen, data, home), first_look)
+        few = (_nearest(longest),)
+        first_look = _by_unread(few, _whitening(few, data, home))
+    return replace(_by_unread(chosen, _whitening(chosen, data, home)), first_look=first_look)
+
+
+def _by_unread(blocks: Sequence[Block], whitening: tuple[tuple[Floats, float], ...]) -> Lags:
+    whole = Lags(tuple(blocks), whitening)
+    if all(one.unread is None for one in blocks):
+        return whole
+    each = (
+        tuple(one if one.unread is None else replace(one, unread=after) for one in blocks)
+        for after in _UNREAD
+    )
+    return replace(whole, by_unread=tuple(Lags(one, whitening) for one in each))
 
 
 def _nearest(block: Block) -> Block:
@@ -273,6 +286,6 @@ def _block(
         hosts,
         read,
         data.ring_orders.get(frozenset(members.ranks)),
-        () if whole else _UNREAD,
+        None if whole else 0.0,
         long,
     )

@@ -59,6 +59,12 @@ class Patterns:
         loop's bytes). None where it is in none of these rings. Without a location, if nothing is
         slow. ``roughly``: for one usual NVLink only.
         """
+        if lags.by_unread:
+            each = [self.log_likelihoods(one, places, roughly) for one in lags.by_unread]
+            return [
+                None if own[0] is None else mean_of(np.stack(own), 0)
+                for own in zip(*each, strict=True)
+            ]
         number_of = {
             number: self._unknown(place, roughly)
             for number, place in enumerate(places)
@@ -226,10 +232,9 @@ class Patterns:
             for by_host, by in zip(reached[1:hosts], off[1:], strict=True):
                 np.add(by_host, by, out=later)
                 np.maximum(left, later, out=left)
-            if not block.unread:
-                late = _unexplained(block, left, last)
-            else:
-                late = _by_whoever_was_not_read(block, left, reached[hosts], last, off[own, 0, 0])
+            if block.unread is not None:
+                np.maximum(left, reached[hosts] + block.unread * block.time_ns, out=left)
+            late = _unexplained(block, left, last)
             if hosts < 2 or number == _MOST_ROUNDS - 1:
                 break
             usual = np.median(late, axis=1)
@@ -244,21 +249,6 @@ def _unexplained(block: Block, left: Floats, last: Floats) -> Floats:
     late: Floats = block.ends_ns.T[..., None, None] - left.max(axis=1)[block.read]
     late -= late.mean(axis=0)
     return late
-
-
-def _by_whoever_was_not_read(
-    block: Block, left: Floats, unread: Floats, last: Floats, off: Floats
-) -> Floats:
-    """The same where each call's ends tell best when the ranks came that were not read. ``unread``:
-    when ranks leave by these, if they come with the last; ``off``: of the clocks, by rank."""
-    best, least = None, np.inf
-    for after in block.unread:
-        late = _unexplained(block, np.maximum(left, unread + after * block.time_ns), last)
-        rest = ((late + off) ** 2).mean(axis=0)
-        best = late if best is None else np.where(rest < least, late, best)
-        least = np.minimum(rest, least)
-    assert best is not None
-    return best
 
 
 class _Whitened:

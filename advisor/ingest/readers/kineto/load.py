@@ -24,7 +24,7 @@ from advisor.ingest.readers.kineto.merged import (
 )
 from advisor.ingest.readers.kineto.native.pipeline import Item, Leftover
 from advisor.ingest.readers.kineto.pairs import pair_begin_end
-from advisor.ingest.readers.kineto.ranks import assign_ranks, check_parts, write_ranks
+from advisor.ingest.readers.kineto.ranks import EPOCH_NS, assign_ranks, check_parts, write_ranks
 from advisor.ingest.readers.kineto.repeats import delete_repeated
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.readers.kineto.unnumbered_ranks import number_unnumbered
@@ -62,6 +62,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
                 _load_dialect(chosen, context, key, merged=asking)
     _leave_out([trace for trace in found if trace.refused is not None], context)
     traces = [trace for trace in traces if trace.refused is None]
+    _take_base_of_others(traces, context)
     find_ranks_of_events(traces, context)
     split_by_process(traces, context)
     refuse_crowds(traces, context)
@@ -244,7 +245,28 @@ def _apply_tail(trace: Trace, context: ReadContext) -> None:
     """Correct rows when the fields after the events gave another base time than assumed."""
     assumed = trace.base_ns
     trace.finish()
-    shift = trace.base_ns - assumed
+    _shift(trace, trace.base_ns - assumed, context)
+
+
+def _take_base_of_others(traces: Sequence[Trace], context: ReadContext) -> None:
+    """Files that were cut lack their base time, which stands at the end: that of the others.
+
+    pytorch/kineto rounds it to three months, so that all ranks of a job have the same
+    (libkineto/src/output_json.h).
+    """
+    bases = {trace.info.base_time_ns for trace in traces} - {None}
+    if len(bases) != 1:
+        return
+    for trace in traces:
+        is_absolute = (trace.origin_us or 0) * 1000 > EPOCH_NS
+        if trace.info.base_time_ns is None and not trace.complete and not is_absolute:
+            trace.info.base_time_ns = next(iter(bases))
+            trace.set_base()
+            _shift(trace, trace.base_ns, context)
+            trace.notes.append("its base time was cut off: it is that of the other files")
+
+
+def _shift(trace: Trace, shift: int, context: ReadContext) -> None:
     if shift:
         context.con.execute(
             "UPDATE event SET start_ns = start_ns + ? WHERE run = ? AND event_id BETWEEN ? AND ?",

@@ -24,7 +24,7 @@ from advisor.store.notes import lost_together
 from advisor.vocabulary.numbers import whole
 from advisor.vocabulary.words import some_ranks
 
-_EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier than any trace
+EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier than any trace
 _MOST_NAMED = 8
 _MAX_THREAD_NAMES = 1_000
 _MOST_KEPT_CHARACTERS = 32 << 20
@@ -227,7 +227,7 @@ def _row(rank: int, entry: _Rank, threads: dict[str, str]) -> dict[str, Any]:
     metadata = dict(info.kept[0]) if not is_elsewhere else {}
     if threads:
         metadata["thread_names"] = threads
-    absolute = bool(parts) and min(part.first_ns for part in parts) > _EPOCH_NS
+    absolute = bool(parts) and min(part.first_ns for part in parts) > EPOCH_NS
     return {
         "rank": rank,
         "world_size": info.world_size,

@@ -92,7 +92,7 @@ class Trace:
         self.info = trace_info(self.head, self._tail_hint(), source.path)
         if self.info.rank_from != "distributedInfo" and source.compression != "none":
             self.info = trace_info(self.head, _fields_at_end(self._last_bytes()), source.path)
-        self._set_base()
+        self.set_base()
         self.asks_events = self.info.rank_from != "distributedInfo"
         self.merged = self.asks_events and bool(_ARGS_RANK.search(source.head))
 
@@ -112,7 +112,8 @@ class Trace:
                 end = (end + data)[-_TAIL_HINT:]
         return end
 
-    def _set_base(self) -> None:
+    def set_base(self) -> None:
+        """Take the base time that ``info`` holds, where it is one."""
         base = self.info.base_time_ns or 0
         self.base_ns = base if 0 <= base <= LARGEST_NS else 0
 
@@ -255,7 +256,7 @@ class Trace:
         self.info = trace_info(self.head, self.tail, self.source.path)
         if self.info.rank is None:
             self.info.rank, self.info.rank_from = before
-        self._set_base()
+        self.set_base()
 
 
 def _fields_at_end(end: bytes) -> bytes:

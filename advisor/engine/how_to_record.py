@@ -7,6 +7,9 @@ from advisor.messages import STEPS as SENTENCES
 from advisor.messages import say
 from advisor.vocabulary.recorded_steps import STEPS
 
+_BY_ITSELF = {"vLLM": "record-vllm", "SGLang": "record-sglang"}
+"""Engines whose servers record themselves, every rank (docs/capture-jobs.md)."""
+
 
 def more_steps(sandbox: Sandbox, steps: int = STEPS) -> list[str]:
     """How to record at least ``steps`` steps."""
@@ -23,7 +26,11 @@ def all_ranks(sandbox: Sandbox, *, missing: bool = False) -> list[str]:
     """How to record every rank over the same steps; of ``missing`` ones there may be files."""
     if _by_nsys(sandbox):
         return [say(SENTENCES, "nsys", {}), say(SENTENCES, "nsys-export", {})]
-    return [say(SENTENCES, "record", {"steps": 0, "missing": missing})]
+    (row,) = sandbox.records(
+        "SELECT max(engine) AS engine FROM rank_content WHERE purpose = 'inference'"
+    )
+    code = _BY_ITSELF.get(row["engine"], "record")
+    return [say(SENTENCES, code, {"steps": 0, "missing": missing})]
 
 
 def groups(sandbox: Sandbox) -> list[str]:

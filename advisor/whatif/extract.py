@@ -16,7 +16,7 @@ from advisor.metrics.timeline.intervals import Intervals
 from advisor.store import Store
 from advisor.store.events import Events
 from advisor.whatif import queries, service
-from advisor.whatif.host_work import host_work, launches_between
+from advisor.whatif.host_work import device_work, host_work
 from advisor.whatif.program import Call, Program, compact
 from advisor.whatif.queries import WAKE_NS, CallRow, Recorded, Window
 from advisor.whatif.walk import Timeline, walk
@@ -99,9 +99,11 @@ def _timeline(recorded: Recorded, step: int, window: Window, timeline: str) -> T
     optimizer = recorded.optimizer_start(window)
     calls = recorded.calls(step, _backward(gradients, optimizer))
     busy = recorded.busy(window)
-    owned, needed = launches_between(busy, calls), list[tuple[int, int]]()
+    needed: list[tuple[int, int]] = []
     if timeline == "host":
         owned, needed = host_work(recorded, window, calls)
+    else:
+        owned = device_work(recorded, step, window, busy, calls)
     return Timeline(
         window=window,
         busy=busy,

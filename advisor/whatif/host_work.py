@@ -22,6 +22,8 @@ from advisor.metrics.timeline.intervals import Intervals
 from advisor.whatif.program import Owner, Share
 from advisor.whatif.queries import (
     COPIES,
+    COPY_IN,
+    COPY_OUT,
     FSDP1_UNITS,
     REQUESTS,
     SHORTEST_GAP_NS,
@@ -124,6 +126,29 @@ def launches_between(busy: Intervals, calls: Sequence[CallRow]) -> list[Span]:
                 spans.append((since, call.start, Owner(call.call_id, "call")))
         since, until = call.start, max(until, call.end)
     return spans
+
+
+def device_work(
+    recorded: Recorded, step: int, window: Window, busy: Intervals, calls: Sequence[CallRow]
+) -> list[Span]:
+    """On a device: what passes between two calls, and FSDP2's copies for them.
+
+    Gradients are copied into the buffer of the reduce-scatter that is asked for next; parameters
+    are copied out in the order in which they were gathered.
+    """
+    spans = launches_between(busy, calls)
+    scatters = recorded.asked(step, "reduce_scatter")
+    for asked, start, end in recorded.copied(window, COPY_IN):
+        place = bisect_left(scatters, (asked, -1))
+        if place < len(scatters):
+            spans.append((start, end, Owner(scatters[place][1], "bytes")))
+    gathers, out = recorded.asked(step, "all_gather"), recorded.copied(window, COPY_OUT)
+    if len(gathers) == len(out):
+        spans += [
+            (start, end, Owner(call, "bytes"))
+            for (_, call), (_, start, end) in zip(gathers, out, strict=True)
+        ]
+    return _flatten(spans)
 
 
 def _annotations(recorded: Recorded, window: Window) -> list[_Annotation]:

@@ -41,6 +41,9 @@ COPIES = (
     "aten::clone", "aten::cat", "aten::div_",
 )  # fmt: skip
 HOST_WORK = (REQUESTS, UNITS, FSDP1_UNITS, *COPIES)
+# Of a device, into the buffer that is reduced and out of the one that was gathered (pytorch/pytorch
+# torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py).
+COPY_IN, COPY_OUT = "fsdp::chunk_cat", "fsdp::split_with_sizes_copy"
 
 
 class CallRow(NamedTuple):
@@ -111,7 +114,7 @@ class Recorded:
             "AND list_contains($4, step) ORDER BY rank, start_ns",
             chosen,
         )
-        begins = (*_OPTIMIZERS, *(HOST_WORK if self._on_host else ()))
+        begins = (*_OPTIMIZERS, *(HOST_WORK if self._on_host else (COPY_IN, COPY_OUT)))
         names = " OR ".join(f"starts_with(name, '{begin}')" for begin in begins)
         self._events = events.rows(
             rank,
@@ -131,17 +134,18 @@ class Recorded:
         )
         self._starts, self._ends = busy["start_ns"], busy["end_ns"]
         self._ended = np.sort(self._ends)
-        self._launched = self._finished = np.empty(0, dtype=np.int64)
+        self._launched = self._begun = self._finished = np.empty(0, dtype=np.int64)
         if not self._on_host:
             kernels = events.read(
                 rank,
-                f"WITH {_SPAN} SELECT rank, launch_ns, end_ns FROM activity "
+                f"WITH {_SPAN} SELECT rank, launch_ns, start_ns, end_ns FROM activity "
                 "JOIN span USING (rank) WHERE run = $1 AND rank BETWEEN $2 AND $3 "
                 f"AND kind = 'compute' AND launch_ns >= low - {_LONGEST_QUEUE_NS} "
                 "AND launch_ns < high ORDER BY rank, launch_ns",
                 chosen,
             )
-            self._launched, self._finished = kernels["launch_ns"], kernels["end_ns"]
+            self._launched, self._begun = kernels["launch_ns"], kernels["start_ns"]
+            self._finished = kernels["end_ns"]
 
     def calls(self, step: int, backward: Window) -> list[CallRow]:
         """The calls of a step, with when each was issued."""
@@ -149,21 +153,8 @@ class Recorded:
         ended: list[tuple[int, int]] = []  # (end, -index) of those before, sorted
         last_end: dict[int, int] = {}
         last_arrival: dict[int, int] = {}
-        for (
-            of_step,
-            call_id,
-            enqueue,
-            start,
-            end,
-            group,
-            op,
-            size,
-            phase,
-            stream,
-            sums,
-        ) in self._calls:
-            if of_step != step:
-                continue
+        for row in (row for row in self._calls if row[0] == step):
+            call_id, enqueue, start, end, group, op, size, phase, stream, sums = row[1:]
             arrival = int(enqueue) if self._on_host and enqueue is not None else int(start)
             queued = start - last_end.get(stream, 0) < SHORTEST_GAP_NS
             if not self._on_host and queued and stream in last_arrival:
@@ -191,6 +182,24 @@ class Recorded:
                 )
             )  # fmt: skip
         return result
+
+    def asked(self, step: int, op: str) -> list[tuple[int, int]]:
+        """When the host asked for the calls of an operation in a step, and which, in order."""
+        return sorted(
+            (int(enqueue), int(call))
+            for of_step, call, enqueue, *_, named, _, _, _, _ in self._calls
+            if of_step == step and named == op and enqueue is not None
+        )
+
+    def copied(self, window: Window, operator: str) -> list[tuple[int, int, int]]:
+        """When the host began an operator, and its kernels begin and end, inside the window."""
+        found = []
+        for host, until in (event[1:3] for event in self._events if event[0] == operator):
+            own = slice(*np.searchsorted(self._launched, (host, until + 1)))
+            begun, finished = self._begun[own], self._finished[own]
+            if len(begun) and window[0] <= begun[0] < window[1]:
+                found.append((int(host), int(begun[0]), int(finished.max())))
+        return found
 
     def _computed(self, begin: int, end: int) -> bool:
         """Whether a kernel ended in between: what starts then more likely waited for that."""

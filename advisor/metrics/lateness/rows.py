@@ -14,6 +14,7 @@ import numpy as np
 from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals, arrivals
+from advisor.metrics.lateness.chance import SIGNIFICANCE, late_by_chance
 from advisor.metrics.lateness.cost import cost_of, costs_by_step
 from advisor.metrics.lateness.hosts import by_host, with_hosts
 from advisor.metrics.lateness.lost import lost_time
@@ -23,20 +24,9 @@ from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.statistics import (
-    Floats,
-    binomial_tail,
-    median,
-    sign_flip_tail,
-    t_tail,
-)
+from advisor.metrics.timeline.statistics import Floats, median
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.vocabulary.operations import ROOTED, SYNCHRONISING
-
-# A rank is a straggler when chance would make it last this often less than once in twenty runs.
-_SIGNIFICANCE = 0.05
-_OF_SIZES = 0.05
-"""The part of the errors that the test of sizes may make (weighted Bonferroni)."""
 
 # Reasons whose own evidence (FLOPs, loaders, kernels of equal shapes) shows that a rank is late.
 _SHOWN_BY_CAUSE = ("more-work", "data-loading", "slow-compute")
@@ -180,24 +170,14 @@ def _row(
     trials = sum(group.stretches for group in groups)
     chance = sum(group.stretches / len(group.item.ranks) for group in groups)
     successes = sum(group.slowest[rank] for group in groups)
-    members = len(of_all.costs)
     values, waits = of_all.costs[rank], of_all.waits[rank]
     most, usual = of_all.others_costs.greatest(values), of_all.others_costs.median(values)
     # Often the last; or seldom, but what it costs outweighs the next worst rank's over the steps.
-    much = 1.0 if most is None else sign_flip_tail(values - most)
-    # A test that no outcome of so few steps makes significant corrects for nothing (Tarone 1990);
-    # of two ranks in one stretch per step both would weigh the same signs.
-    weighs = members * 0.5 ** len(values) < _SIGNIFICANCE / 2
-    tests = [much] if weighs else []
-    if not weighs or members > 2 or trials > len(values):
-        tests.append(binomial_tail(successes, trials, chance / max(trials, 1)))
-    least = len(tests) * min(tests)
-    if not weighs and most is not None and (values > most).all():
-        # Late in each of few steps: by how much, against their spread, tells what signs cannot.
-        least = min(least, t_tail(values - most) / _OF_SIZES)
-    p_value = min(1.0, members * least)
+    p_value = late_by_chance(
+        values, most, successes, trials, chance / max(trials, 1), len(of_all.costs)
+    )
     own_excess = _beyond(rank, of_all.spent, of_all.others_spent)
-    significant = p_value < _SIGNIFICANCE and len(values) > 0
+    significant = p_value < SIGNIFICANCE and len(values) > 0
     cost, low, high = cost_of(values, usual, own_excess, significant=significant)
     # Who keeps nobody waiting is not late: what came before its calls is nobody's reason.
     reason = (
@@ -220,7 +200,7 @@ def _row(
     if reason and not significant and len(values):
         # Who arrives last may vary where who has more to do does not.
         cause = float(reason.evidence.get("cause_p_value") or 1.0)
-        significant = reason.name in _SHOWN_BY_CAUSE and cause < _SIGNIFICANCE
+        significant = reason.name in _SHOWN_BY_CAUSE and cause < SIGNIFICANCE
         if significant:
             cost, low, high = cost_of(values, usual, own_excess, significant=True)
     return {

@@ -1,0 +1,30 @@
+"""How likely chance alone makes a rank as late as it is, however few the steps are."""
+
+from __future__ import annotations
+
+from advisor.metrics.timeline.statistics import Floats, binomial_tail, sign_flip_tail, t_tail
+
+# A rank is a straggler when chance would make it last this often less than once in twenty runs.
+SIGNIFICANCE = 0.05
+
+
+def late_by_chance(
+    values: Floats, most: Floats | None, successes: int, trials: int, even: float, members: int
+) -> float:
+    """P value of a rank's lateness, corrected for the number of tests and of ranks.
+
+    ``values``: by step what the others wait for it, ns; ``most``: the same of the next worst rank,
+    None without one. It is the slowest in ``successes`` of ``trials`` stretches, of which ``even``
+    (a share) would be its part; ``members`` ranks are tested.
+    """
+    able = SIGNIFICANCE / 2 / members
+    # A test that no outcome can make significant corrects for nothing (Tarone 1990); of two ranks
+    # in one stretch per step signs and counts would weigh the same.
+    weighs = 0.5 ** len(values) < able
+    tests = [1.0 if most is None else sign_flip_tail(values - most)] if weighs else []
+    if even**trials < able and (not weighs or members > 2 or trials > len(values)):
+        tests.append(binomial_tail(successes, trials, even))
+    if not weighs and most is not None and (values > most).all():
+        # Late in each of few steps: by how much, against their spread, tells what signs cannot.
+        tests.append(t_tail(values - most))
+    return min(1.0, members * len(tests) * min(tests)) if tests else 1.0

@@ -112,6 +112,23 @@ def test_a_single_rank_whose_clock_was_moved_is_found() -> None:
     assert [round((by or 0) / 1e5) for _, by in rows] == [0, 0, 0, 0, 0, 0, -50, 0]
 
 
+@pytest.mark.parametrize("lost", range(4))
+@pytest.mark.parametrize("pairs", [((0, 1), (0, 1), (2, 3), (0, 2), (1, 3)), ((0, 1), (2, 3))])
+def test_of_a_pair_on_one_host_the_rank_that_lost_its_base_time_is_off(
+    lost: int, pairs: tuple[tuple[int, int], ...]
+) -> None:
+    since_1970 = 1_700_000_000_000 * MS
+    columns = []
+    for at in range(1, 7):
+        for place, pair in enumerate(pairs):
+            starts = {r: 100 * MS * at + 9 * MS * place + since_1970 * (r != lost) for r in pair}
+            columns.append({r: Call(r, "all_reduce", start, start + 5 * MS, at, group=f"{pair}")
+                            for r, start in starts.items()})  # fmt: skip
+    found = joint_clocks(columns, infos(4, 4))
+    off = {r: clock.offset_ns - found[(lost + 2) % 4].offset_ns for r, clock in found.items()}
+    assert off == {r: pytest.approx(since_1970 * (r == lost), abs=MS) for r in range(4)}
+
+
 @pytest.mark.parametrize(
     ("devices", "hosts"),
     [

@@ -14,7 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import compress, count
 from typing import NamedTuple
 
 import numpy as np
@@ -117,27 +117,37 @@ def _joins(column: Mapping[int, Call]) -> bool:
     return len(column) > 1 and (op in SYNCHRONISING or op in POINT_TO_POINT)
 
 
-def _nodes(columns: Iterable[Mapping[int, Call]], infos: Mapping[int, RankInfo]) -> dict[int, Node]:
-    """Each rank's clock: its host's, unless it leaves calls before its host's other ranks come."""
+def _nodes(columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo]) -> dict[int, Node]:
+    """Each rank's clock: its host's, unless most of its host's ranks come after it left calls.
+
+    Of two whose clocks differ neither is told to be off by their own calls, but by those of either
+    with others.
+    """
     host_of = hosts_of(infos)
-    late: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    node: dict[int, Node] = {}
+    late: dict[tuple[int, ...], list[list[int]]] = defaultdict(list)
     for column in columns:
         shortest = min(call.end - call.start for call in column.values())
         mates: dict[Node, list[int]] = defaultdict(list)
-        for rank in column:
-            mates[node.setdefault(rank, host_of[rank])].append(rank)
+        for rank in sorted(column):
+            mates[host_of[rank]].append(rank)
         if next(iter(column.values())).op in POINT_TO_POINT:
             continue
         for ranks in mates.values():
             if len(ranks) > 1:
                 middle = _middle(column[rank].end for rank in ranks)
-                for rank in ranks:
-                    late[rank].append((column[rank].end - middle, shortest))
-    for rank, found in late.items():
-        apart, takes = np.median(np.array(found, dtype=np.int64), axis=0)
-        if abs(apart) > takes + SIGNIFICANT * WAKE_NS:
-            node[rank] = (_RANK, rank)
+                late[*ranks].append([shortest, *(column[rank].end - middle for rank in ranks)])
+    ends = {rank: call.end for column in columns for rank, call in column.items()}
+    alike = {rank: frozenset({rank}) for rank in ends}  # those that read one clock
+    for ranks, found in late.items():
+        takes, *apart = np.median(np.array(found, dtype=np.int64), axis=0)
+        near = [by <= takes + SIGNIFICANT * WAKE_NS for by in np.abs(apart)]
+        joined = frozenset[int]().union(*(alike[rank] for rank in compress(ranks, near)))
+        alike |= dict.fromkeys(joined, joined)
+    node: dict[int, Node] = {rank: host_of[rank] for rank in ends}
+    for ranks in late:
+        # Of clocks that as many read the later is set: what lost its base time counts from 1970.
+        hosts_own = alike[max(ranks, key=lambda one: (len(alike[one]), ends[one]))]
+        node |= {rank: (_RANK, rank) for rank in ranks if rank not in hosts_own}
     return node
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
 from advisor.metrics.clocks.joint import joint_clocks
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.groups import RankInfo
+from advisor.metrics.collectives.groups import Group, RankInfo
 from advisor.metrics.collectives.hosts import with_hosts
 from advisor.metrics.derive import derive
+from advisor.metrics.links.attribution import homes
 from tests.metrics.nccl_rings import Ask, Fabric, recording, world
 from tests.metrics.support import store_of
 

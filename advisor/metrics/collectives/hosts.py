@@ -2,7 +2,7 @@
 
 torchrun, SLURM and mpirun number ranks host by host and give each its own device, so that device
 indices count 0..m-1 over and over: rank r is device r % m of host r // m. Only where exactly one
-number of devices per host explains all ranks is it taken.
+number of devices per host explains all ranks is it taken; a file that is cut may not have its own.
 """
 
 from __future__ import annotations

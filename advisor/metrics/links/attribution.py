@@ -104,15 +104,22 @@ def _by_gloo(data: Inputs, home: Mapping[int, Home]) -> list[Seen]:
 def homes(data: Inputs) -> dict[int, Home]:
     """What stands for each rank's host; a rank of unknown host stands for itself.
 
-    Where the known hosts hold blocks of ranks, a rank that was not read is of its block's host.
+    Where the known hosts hold blocks of ranks, a rank that was not read is of its block's host;
+    more than half of some host's ranks were read.
     """
     ranks = {rank for group in data.groups.values() for rank in group.ranks or ()} | set(data.infos)
     named = {rank: info.host for rank, info in data.infos.items() if info.host is not None}
-    block = max(Counter(named.values()).values(), default=1)
-    blocks = {(rank // block, host) for rank, host in named.items()}
-    of_block = dict(blocks) if len(blocks) == len({host for _, host in blocks}) else {}
-    guess = of_block if len(of_block) == len(blocks) else {}
-    return {r: named.get(r) or guess.get(r // block) or f"rank {r}" for r in sorted(ranks)}
+    most = max(Counter(named.values()).values(), default=1)
+    fitting = [
+        (len(ranks) % block > 0, block, dict(blocks))
+        for block in range(most, min(2 * most, len(ranks)) + 1)
+        if len(blocks := {(rank // block, host) for rank, host in named.items()})
+        == len({host for _, host in blocks})
+        == len(dict(blocks))
+    ]
+    # Every host may lack a rank: a size that divides all ranks comes first.
+    _, block, host_of = min(fitting, key=lambda one: one[:2], default=(False, most, {}))
+    return {r: named.get(r) or host_of.get(r // block) or f"rank {r}" for r in sorted(ranks)}
 
 
 def _explained(data: Inputs, home: Mapping[int, Home]) -> Explained | None:

@@ -138,16 +138,16 @@ def _nodes(columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo])
                 late[*ranks].append([shortest, *(column[rank].end - middle for rank in ranks)])
     ends = {rank: call.end for column in columns for rank, call in column.items()}
     alike = {rank: frozenset({rank}) for rank in ends}  # those that read one clock
-    for ranks, found in late.items():
+    for own, found in late.items():
         takes, *apart = np.median(np.array(found, dtype=np.int64), axis=0)
         near = [by <= takes + SIGNIFICANT * WAKE_NS for by in np.abs(apart)]
-        joined = frozenset[int]().union(*(alike[rank] for rank in compress(ranks, near)))
+        joined = frozenset[int]().union(*(alike[rank] for rank in compress(own, near)))
         alike |= dict.fromkeys(joined, joined)
     node: dict[int, Node] = {rank: host_of[rank] for rank in ends}
-    for ranks in late:
+    for own in late:
         # Of clocks that as many read the later is set: what lost its base time counts from 1970.
-        hosts_own = alike[max(ranks, key=lambda one: (len(alike[one]), ends[one]))]
-        node |= {rank: (_RANK, rank) for rank in ranks if rank not in hosts_own}
+        hosts_own = alike[max(own, key=lambda one: (len(alike[one]), ends[one]))]
+        node |= {rank: (_RANK, rank) for rank in own if rank not in hosts_own}
     return node
 
 

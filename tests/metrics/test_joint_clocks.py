@@ -160,5 +160,14 @@ def test_a_file_that_was_cut_before_its_device_hides_no_host(cut: bool, hosts: i
     assert len({info.host for info in with_hosts(given).values()}) == hosts
 
 
+@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("missing", range(8))
+def test_a_missing_rank_is_of_its_blocks_host(missing: int, hosts: int) -> None:
+    group = Group("0", "default_pg", tuple(range(8)), 8)
+    read = {r: info for r, info in infos(8, 8 // hosts).items() if r != missing}
+    data = cast(Any, SimpleNamespace(groups={"0": group}, infos=read))
+    assert homes(data) == {rank: f"h{rank * hosts // 8}" for rank in range(8)}
+
+
 def test_a_named_host_is_kept() -> None:
     assert with_hosts(infos(4, 2)) == infos(4, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,32 @@ def runs(fixtures_dir: Path) -> list[str]:
     ]
 
 
+@dataclass(frozen=True)
+class Compared:
+    """What the command writes of both runs, in every format and with every figure."""
+
+    status: int
+    files: list[str]
+    text: str
+    document: dict[str, Any]
+    html: str
+
+
+@pytest.fixture(scope="module")
+def written(runs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    folder = tmp_path_factory.mktemp("compared")
+    options = ["--format", "text,json,html", "-o", str(folder), "-v", "--peak-tflops", "1"]
+    done = CliRunner().invoke(
+        command, [*runs, *options, "--fail-if", "step_time>3%"], standalone_mode=False
+    )
+    text, document, html = (
+        (folder / f"comparison.{kind}").read_text(encoding="utf-8")
+        for kind in ("txt", "json", "html")
+    )
+    files = sorted(path.name for path in folder.iterdir())
+    return Compared(done.return_value, files, text, json.loads(document), html)
+
+
 def test_figures_of_a_recording_agree_with_its_construction(runs: list[str]) -> None:
     with api.load_runs(runs) as run:
         found = figures(run.store.con, "gpt2-tiny-ddp-2")
@@ -58,17 +85,12 @@ def test_figures_of_a_recording_agree_with_its_construction(runs: list[str]) -> 
         assert {row.change for row in same} == {"changed"}
 
 
-def test_the_gate_fails_on_a_slower_run_and_passes_on_the_same(runs: list[str]) -> None:
-    runner = CliRunner()
-    slower = runner.invoke(
-        command,
-        [*runs, "--fail-if", "step_time>3%", "--format", "json"],
-        standalone_mode=False,
-    )
-    assert slower.return_value == 1
-    document = json.loads(slower.stdout)
-    assert document["runs"][1]["difference"]["significant"]
-    same = runner.invoke(
+def test_the_gate_fails_on_a_slower_run_and_passes_on_the_same(
+    runs: list[str], written: Compared
+) -> None:
+    assert written.status == 1
+    assert written.document["runs"][1]["difference"]["significant"]
+    same = CliRunner().invoke(
         command, [runs[0], runs[0], "--fail-if", "step_time>3%"], standalone_mode=False
     )
     assert same.return_value == 0
@@ -200,18 +222,9 @@ def test_one_run_is_told_what_to_compare_it_with(runs: list[str], tmp_path: Path
     assert f"advisor compare {tmp_path}/single {tmp_path}/ddp" in refused.value.hint
 
 
-def test_a_folder_takes_every_format_under_a_name_of_its_own(
-    runs: list[str], tmp_path: Path
-) -> None:
-    done = CliRunner().invoke(
-        command,
-        [*runs, "--format", "text,json,html", "-o", str(tmp_path), "--peak-tflops", "1"],
-        standalone_mode=False,
-    )
-    assert done.exit_code == 0, done.output
-    names = ["comparison.html", "comparison.json", "comparison.txt"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
-    assert "per step" in (tmp_path / "comparison.txt").read_text(encoding="utf-8")
+def test_a_folder_takes_every_format_under_a_name_of_its_own(written: Compared) -> None:
+    assert written.files == ["comparison.html", "comparison.json", "comparison.txt"]
+    assert "per step" in written.text
 
 
 def test_an_unknown_metric_is_refused(runs: list[str]) -> None:
@@ -222,27 +235,24 @@ def test_an_unknown_metric_is_refused(runs: list[str]) -> None:
         )  # fmt: skip
 
 
-def test_every_column_of_a_study_is_printed(runs: list[str]) -> None:
-    done = CliRunner().invoke(command, [*runs, "-v"], standalone_mode=False)
+def test_every_column_of_a_study_is_printed(written: Compared) -> None:
     for title in (
         "training s", "speed-up", "tokens/s", "  mean ms", "idle ms", "compute ms",
         "non-compute ms", "busy (kernel) ms", "compute %", "overlap %", "exposed comm ms",
         "peak memory MB",
         "all_reduce calls", "  total ms", "  average us",
     ):  # fmt: skip
-        assert f"\n{title} " in done.stdout, title
+        assert f"\n{title} " in written.text, title
 
 
-def test_theory_is_left_out_of_recordings_that_do_not_say_enough(runs: list[str]) -> None:
-    done = CliRunner().invoke(command, [*runs, "--format", "json"], standalone_mode=False)
-    document = json.loads(done.stdout)
+def test_theory_is_left_out_of_recordings_that_do_not_say_enough(written: Compared) -> None:
     # These were recorded before the sizes were.
-    assert [row["theory"] for row in document["runs"]] == [None, None]
-    assert document["runs"][0]["speed_up"] == 1
+    assert [row["theory"] for row in written.document["runs"]] == [None, None]
+    assert written.document["runs"][0]["speed_up"] == 1
 
 
-def test_a_kind_of_time_has_one_figure_in_both_tables(runs: list[str]) -> None:
-    lines = CliRunner().invoke(command, [*runs, "-v"], standalone_mode=False).stdout.splitlines()
+def test_a_kind_of_time_has_one_figure_in_both_tables(written: Compared) -> None:
+    lines = written.text.splitlines()
     for short, long in (("compute ", "compute ms"), ("idle ", "idle ms"),
                         ("waiting for a peer ", "  waiting ms"),
                         ("exposed transfer ", "  transfer ms")):  # fmt: skip
@@ -251,16 +261,9 @@ def test_a_kind_of_time_has_one_figure_in_both_tables(runs: list[str]) -> None:
         assert re.findall(r"[\d.]+(?= ms)", said)[1:] == re.findall(r"[\d.]+", every), short
 
 
-@pytest.mark.slow
-def test_the_html_page_has_every_figure_of_the_text(runs: list[str], tmp_path: Path) -> None:
-    page = tmp_path / "compare.html"
-    runner = CliRunner()
-    done = runner.invoke(
-        command, [*runs, "--format", "html", "-o", str(page)], standalone_mode=False
-    )
-    assert done.exit_code == 0, done.output
-    html = page.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
-    text = runner.invoke(command, [*runs, "-v"], standalone_mode=False).stdout
+def test_the_html_page_has_every_figure_of_the_text(written: Compared) -> None:
+    html = written.html.replace("\N{NO-BREAK SPACE}", " ")
+    text = written.text
     figures = text[text.index("per step  ") :]
     lines = figures[: figures.index("\n\n")].splitlines()[1:]
     assert len(lines) > 20
@@ -389,12 +392,12 @@ def test_the_figures_of_a_recording_say_whose_job_it_is(runs: list[str]) -> None
 
 @pytest.mark.slow
 def test_a_run_is_slower_because_of_the_cause_that_it_alone_is_diagnosed_with(
-    runs: list[str],
+    runs: list[str], written: Compared
 ) -> None:
     """Seen from either run, and where the other was named first."""
-    for order in (runs, runs[::-1]):
-        done = CliRunner().invoke(command, [*order, "--format", "json"], standalone_mode=False)
-        base, other = json.loads(done.stdout)["runs"]
+    turned = CliRunner().invoke(command, [*runs[::-1], "--format", "json"], standalone_mode=False)
+    for document in (written.document, json.loads(turned.stdout)):
+        base, other = document["runs"]
         assert base["cause"] is None
         cause = other["cause"]
         assert (cause["run"], cause["rule"]) == ("gpt2-tiny-ddp-2-slow-rank", "straggler-rank")

@@ -13,7 +13,6 @@ from benchmarks.lab.faults import KINDS
 from benchmarks.lab.jobs import healthy
 
 DEVELOPMENT_SEED = 1
-HELD_OUT_SEED = 11
 
 
 def all_cases(seed: int) -> list[Case]:

@@ -70,21 +70,6 @@ def unavailable() -> str | None:
     return None
 
 
-def has_netem() -> bool:
-    """Whether this kernel can delay and drop packets itself."""
-    name = f"{PREFIX}netem"
-    _run(["ip", "link", "add", name, "type", "bridge"])
-    try:
-        made = subprocess.run(
-            ["tc", "qdisc", "add", "dev", name, "root", "netem", "delay", "1ms"],
-            capture_output=True,
-            check=False,
-        )
-    finally:
-        _run(["ip", "link", "del", name])
-    return made.returncode == 0
-
-
 class Network:
     """``hosts`` namespaces on one bridge; a context manager that removes them.
 

@@ -18,6 +18,7 @@ from advisor.errors import AdvisorError
 from advisor.ingest import ingest
 from advisor.store.store import Store
 from advisor.store.target import database_error
+from tests.support.marks import long
 
 
 def _forms(*names: str) -> list[object]:
@@ -172,7 +173,7 @@ def test_force_knows_reports_with_merged_findings_again(
 
 
 @pytest.mark.parametrize("form", _forms("text", "html", "json", "junit", "markdown", "github"))
-@pytest.mark.parametrize("where", ["before", "behind"])
+@pytest.mark.parametrize("where", ["before", *long("behind")])
 def test_a_report_with_own_words_around_it_is_not_written_over(
     form: str, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,7 +220,7 @@ def test_text_that_quotes_a_report_is_not_written_over(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", _forms("html", "json"))
+@pytest.mark.parametrize("form", ["html", *long("json")])
 def test_force_knows_a_comparison_again(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -271,7 +272,7 @@ def test_a_place_that_takes_no_file_is_named(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["full.duckdb", "full/"], ids=["file", "folder"])
+@pytest.mark.parametrize("target", ["full.duckdb", *long("full/")], ids=["file", "folder"])
 def test_a_full_disk_is_no_defect(target: str, tmp_path: Path) -> None:
     fixture = Path(__file__).parents[2] / "fixtures" / "gpt2-tiny-ddp-2"
     ended = subprocess.run(
@@ -296,7 +297,7 @@ def test_a_full_disk_is_no_defect(target: str, tmp_path: Path) -> None:
         ["rules"],
         ["diagnose", "IN", "-q"],
         ["sql", "STORE", "SELECT 1"],
-        ["sql", "STORE", "SELECT 1", "--format", "csv"],
+        *long(["sql", "STORE", "SELECT 1", "--format", "csv"]),
     ],
     ids=["rules", "diagnose", "table", "csv"],
 )

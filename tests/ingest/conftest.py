@@ -1,4 +1,5 @@
-"""What runs in full alone: the database's parser beside the scanner in C, and most layouts.
+"""What runs in full alone: the database's parser of what the quick set gives the scanner in C,
+and most layouts; at length, the database's parser of the rest.
 
 Every damage is tried in the quick set too, in Kineto's own layout and in one without blanks: the
 one tells events by their indentation, the other by their brackets alone.
@@ -15,12 +16,15 @@ _QUICK_LAYOUTS = ("kineto", "compact")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave one damage in one more layout to the full run, by the database to the long one."""
-    layout = getattr(item, "callspec", None) and item.callspec.params.get("layout")
-    name = getattr(layout, "__name__", layout)
-    if name is not None and name not in _QUICK_LAYOUTS:
-        database = item.callspec.params.get("both_paths") == "database"
-        item.add_marker(pytest.mark.long if database else pytest.mark.slow)
+    """Leave one damage in one more layout to the full run, and all of it by the database, whose
+    parser is slow itself, to the long one."""
+    values = item.callspec.params if hasattr(item, "callspec") else {}
+    layout = values.get("layout")
+    if layout is not None and getattr(layout, "__name__", layout) not in _QUICK_LAYOUTS:
+        item.add_marker(pytest.mark.slow)
+    database = values.get("both_paths") == "database"
+    if database and len(list(item.iter_markers("slow"))) > 1:
+        item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(

@@ -61,7 +61,7 @@ def hsdp(fabric: Fabric) -> list[Ask]:
             Ask("all_reduce", across(fabric), 20 * MB)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("plan", "offset"), [(ddp, 0.0), (fsdp, 1e6), (hsdp, 1e6)])
+@pytest.mark.parametrize(("plan", "offset"), [*long((ddp, 0.0)), (fsdp, 1e6), (hsdp, 1e6)])
 def test_healthy_links_name_nothing(plan: Any, offset: float) -> None:
     fabric = Fabric(2, 4)
     assert rows(fabric, plan(fabric), offsets={1: offset}, seed=2) == []
@@ -72,7 +72,7 @@ def test_a_late_rank_is_no_slow_link() -> None:
     assert rows(fabric, hsdp(fabric), slow={5: 1.5}) == []
 
 
-@pytest.mark.parametrize(("unread", "near"), [((5,), [2, 3]), ((4, 5), [2, 3])])
+@pytest.mark.parametrize(("unread", "near"), [*long(((5,), [2, 3])), ((4, 5), [2, 3])])
 def test_ranks_whose_files_are_lost_hide_no_slow_nic(
     unread: tuple[int, ...], near: list[int]
 ) -> None:
@@ -83,7 +83,7 @@ def test_ranks_whose_files_are_lost_hide_no_slow_nic(
     assert found["healthy"] < SURE
 
 
-@pytest.mark.parametrize("slow", [{}, {5: 2.0}])
+@pytest.mark.parametrize("slow", [*long({}), {5: 2.0}])
 def test_whoever_waits_for_a_rank_whose_file_is_lost_has_no_slow_nic(
     slow: dict[int, float],
 ) -> None:
@@ -312,7 +312,7 @@ def test_clocks_that_hide_the_stagger_of_calls_of_one_size_name_no_other_link() 
     assert rows(fabric, hsdp(fabric), offsets={1: 2e5, 2: -3e5, 3: 4e5}, jitter=0.1) == []
 
 
-@pytest.mark.parametrize("ahead", [12e6, -12e6])
+@pytest.mark.parametrize("ahead", [12e6, *long(-12e6)])
 def test_a_clock_that_nobody_keeps_tells_no_direction_between_two_hosts(ahead: float) -> None:
     """GIVEN calls of one size of some 20 ms, and a clock off by more than NTP leaves THEN that
     shifts starts and ends as a slow way does whose receiver ends last, either way."""

@@ -16,13 +16,14 @@ from advisor.findings import FindingsReport
 from advisor.report import summary
 from advisor.report.sections.findings import SHOWN
 from advisor.vocabulary.words import estimate
+from tests.support.marks import long
 
 SPOKEN = ("text", "html", "markdown", "chat", "github", "junit")
 
 
 @pytest.fixture(
     scope="module",
-    params=["gpt2-tiny-ddp-2-slow-rank", "lab-fsdp2-slow-link", "lab-zero1-pauses"],
+    params=["gpt2-tiny-ddp-2-slow-rank", *long("lab-fsdp2-slow-link", "lab-zero1-pauses")],
 )
 def job(request: pytest.FixtureRequest, fixtures_dir: Path) -> Path:
     return fixtures_dir / str(request.param)

@@ -309,15 +309,15 @@ def whole_outputs() -> list[dict[str, Any]]:
     return [*LOGS, *said]
 
 
-PARTS = 4
-WHOLE_ROAD = 24
+PARTS = 10
+WHOLE_ROAD = 60
 """Every so manieth output is diagnosed as a user's is: two or three of each hundred forms."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", thinned(range(PARTS), PARTS))
 def test_whole_outputs_of_reported_jobs_name_their_cause_first(part: int, tmp_path: Path) -> None:
-    """All of them, read and asked for as they are; in parts, which workers share."""
+    """All of them, read and asked for as they are; in parts, of which CI takes one."""
     assert len(LOGS) >= 40
     cases = {f"log-{number}": item for number, item in enumerate(whole_outputs()[part::PARTS])}
     assert _wrong(cases, first_named(tmp_path, cases)) == {}

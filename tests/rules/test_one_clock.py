@@ -12,7 +12,7 @@ from advisor.findings import Severity
 from advisor.ingest import ingest
 from advisor.metrics import derive
 from advisor.store import Store
-from tests.support.marks import thinned
+from tests.support.marks import long, thinned
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ LATE = (
 
 
 @pytest.fixture(
-    scope="module", params=thinned([*LATE, "lab-ddp-blocking", "lab-fsdp2-slow-link"], 4)
+    scope="module", params=thinned([*LATE, "lab-ddp-blocking", "lab-fsdp2-slow-link"], 6)
 )
 def recording(request: pytest.FixtureRequest, fixtures_dir: Path) -> Iterator[tuple[str, Store]]:
     """A recording's name and a store that holds it."""
@@ -67,7 +67,7 @@ def test_one_clock_changes_no_finding(recording: tuple[str, Store]) -> None:
             assert moved[2] == last, (rank, by)
 
 
-@pytest.mark.parametrize("by_ms", [-2, 2])
+@pytest.mark.parametrize("by_ms", [-2, *long(2)])
 def test_the_late_ranks_own_clock_makes_no_link_slow(fixtures_dir: Path, by_ms: int) -> None:
     """Rings of one kind leave a slow place for it whichever host's clock is taken to be off."""
     with Store.create() as store:

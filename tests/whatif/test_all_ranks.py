@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +13,7 @@ from advisor import api
 from advisor.cli.whatif import command
 from advisor.errors import AdvisorError
 from advisor.report.sections import whatif
+from tests.support.marks import long
 
 
 @pytest.mark.parametrize(
@@ -51,11 +53,21 @@ def test_no_gain_is_replayed_where_ranks_are_missing(fixtures_dir: Path) -> None
     assert not found[1]
 
 
-def test_a_slow_link_s_own_gain_is_among_the_usual_changes(fixtures_dir: Path) -> None:
-    """With the interval of the finding that rests on it, else that of the replay."""
+@pytest.fixture(scope="module")
+def usual(fixtures_dir: Path) -> list[dict[str, Any]]:
+    """The usual changes of the recording with a slow link."""
     job = str(fixtures_dir / "lab-fsdp2-slow-link")
     done = CliRunner().invoke(command, [job, "-q", "--format", "json"])
-    rows = {row["change"]: row for row in json.loads(done.stdout)}
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
+    return rows
+
+
+def test_a_slow_link_s_own_gain_is_among_the_usual_changes(
+    fixtures_dir: Path, usual: list[dict[str, Any]]
+) -> None:
+    """With the interval of the finding that rests on it, else that of the replay."""
+    job = str(fixtures_dir / "lab-fsdp2-slow-link")
+    rows = {row["change"]: row for row in usual}
     found = rows["the link of rank 1 as fast as its peers"]
     assert found["gain_low_ns"] <= found["gain_ns"] <= found["gain_high_ns"]
     assert found["gain_ns"] == found["measured_step_ns"] - found["step_ns"]
@@ -67,11 +79,12 @@ def test_a_slow_link_s_own_gain_is_among_the_usual_changes(fixtures_dir: Path) -
     assert found["gain_low_ns"] in {*kept, *lows}
 
 
-def test_no_change_is_listed_that_no_finding_asks_for(fixtures_dir: Path) -> None:
+def test_no_change_is_listed_that_no_finding_asks_for(
+    fixtures_dir: Path, usual: list[dict[str, Any]]
+) -> None:
     """GIVEN a slow link, and a second gather that costs 37 ms for it is on that link THEN the link
     has the one gain; asked for by name, the gather is replayed too."""
     job = str(fixtures_dir / "lab-fsdp2-slow-link")
-    usual = json.loads(CliRunner().invoke(command, [job, "-q", "--format", "json"]).stdout)
     gain = [row["change"] for row in usual if row["gain_ns"] > 0.01 * row["measured_step_ns"]]
     assert gain == ["the link of rank 1 as fast as its peers"]
     change = "reshard_after_forward=False"
@@ -79,20 +92,20 @@ def test_no_change_is_listed_that_no_finding_asks_for(fixtures_dir: Path) -> Non
     assert json.loads(asked.stdout)[0]["gain_low_ns"] > 0
 
 
-def test_the_command_lists_what_the_page_lists(fixtures_dir: Path) -> None:
+@pytest.mark.parametrize("name", ["gpt2-tiny-ddp-2-slow-rank", *long("lab-fsdp2-slow-link")])
+def test_the_command_lists_what_the_page_lists(fixtures_dir: Path, name: str) -> None:
     """The same changes under the same names in the same order, with the same figures."""
-    for name in ("lab-fsdp2-slow-link", "gpt2-tiny-ddp-2-slow-rank"):
-        job = fixtures_dir / name
-        done = CliRunner().invoke(command, [str(job), "-q"])
-        with api.load(job) as run:
-            section = whatif.build(run.store, "run", run.report.findings)
-        assert section is not None and section.figures[0].table is not None
-        listed = section.figures[0].table.rows
-        changes = tuple(f"{row[0]} " for row in listed)
-        lines = [line for line in done.stdout.splitlines() if line.startswith(changes)]
-        assert listed
-        for (change, gain, step), line in zip(listed, lines, strict=True):
-            assert line.split() == f"{change} {step} {gain}".split()
+    job = fixtures_dir / name
+    done = CliRunner().invoke(command, [str(job), "-q"])
+    with api.load(job) as run:
+        section = whatif.build(run.store, "run", run.report.findings)
+    assert section is not None and section.figures[0].table is not None
+    listed = section.figures[0].table.rows
+    changes = tuple(f"{row[0]} " for row in listed)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(changes)]
+    assert listed
+    for (change, gain, step), line in zip(listed, lines, strict=True):
+        assert line.split() == f"{change} {step} {gain}".split()
 
 
 def test_settings_are_named_as_users_write_them(fixtures_dir: Path) -> None:

@@ -54,7 +54,6 @@ class Call:
     last_rank: int | None = None
     algbw: float | None = None
     busbw: float | None = None
-    mismatched: bool = False
     seq_is_counted: bool = False  # by matching, not recorded
     fitted: int | None = None
     latency_share: float | None = None

@@ -149,9 +149,8 @@ def _count(
     """Count calls that lack a partner, or whose partners disagree about what they do."""
     for column in columns:
         if len({call.signature for call in column.values()}) > 1:
-            for call in column.values():
-                call.mismatched = True
-                result.unmatched[call.rank, group, "mismatched signature"] += 1
+            for rank in column:
+                result.unmatched[rank, group, "mismatched signature"] += 1
         if set(column) != expected:
             for rank in column:
                 result.unmatched[rank, group, "missing event"] += 1

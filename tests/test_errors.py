@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import io
-import subprocess
-from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from advisor.cli import main
 from advisor.store import Store
+from tests.support.command import Done, advisor
 from tests.support.marks import long
 
 
-def advisor(*args: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command line as a user does, but in this process, which has imported it all."""
-    words = [str(word) for word in args]
-    out, err = io.StringIO(), io.StringIO()
-    with chdir(cwd), redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        main(words)
-    status = int(ended.value.code or 0)
-    return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
-
-
-def assert_one_clear_error(done: subprocess.CompletedProcess[str], *words: str) -> None:
+def assert_one_clear_error(done: Done, *words: str) -> None:
     assert done.returncode == 2, done.stdout
     assert "Traceback" not in done.stderr
     assert "internal error" not in done.stderr

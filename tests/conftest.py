@@ -15,7 +15,7 @@ from tests.support.read_once import reading_once
 
 # Machines are noisy and imports slow: examples are bounded in number, never in time. The same
 # examples every time: a check must not fail by chance; benchmarks/fuzz looks for new ones.
-settings.register_profile("advisor", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("advisor", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("long", deadline=None, derandomize=True, max_examples=400)
 settings.load_profile(os.environ.get("ADVISOR_TEST_EXAMPLES", "advisor"))
 # Hypothesis also draws constants that it finds in the modules of this checkout that are imported

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.marks import long
+
 pytestmark = pytest.mark.slow  # a process each
 
 _SPAN = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
@@ -19,7 +21,7 @@ def _run(redirected: str, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, check=False, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("redirected", [">&-", "<&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("redirected", [">&-", *long("<&-", "<&- >&-", ">&- 2>&-"), "<&- >&- 2>&-"])
 def test_diagnose_on_closed_streams_ends_as_on_open_ones(redirected: str, tmp_path: Path) -> None:
     trace = tmp_path / "rank0.json"
     trace.write_text(json.dumps({"traceEvents": [_SPAN], "distributedInfo": {"rank": 0}}))

@@ -164,7 +164,9 @@ def test_offsets_that_hide_little_stay_below_the_finding(fixtures_dir: Path, cha
 
 
 @pytest.mark.parametrize(
-    ("share", "cause"), [(0.05, "unknown"), (0.40, "straggler-rank")], ids=["less", "as much"]
+    ("share", "cause"),
+    [(0.05, "unknown"), (0.40, "straggler-rank")],
+    ids=["less", "as much"],
 )
 def test_a_finding_that_explains_the_same_time_stays_first(
     fixtures_dir: Path, share: float, cause: str

@@ -14,7 +14,7 @@ import pytest
 
 from advisor.ingest.readers.kineto.lost_bytes import ESTIMATED
 from advisor.store.store import Store
-from tests.support.marks import slow
+from tests.support.marks import long
 from tests.support.traces import LAYOUTS, event, one_line, read
 
 _MANY = 1500
@@ -37,7 +37,7 @@ def _told(path: Path, data: bytes) -> tuple[int, int, dict[str, int], str, bool]
 
 
 @pytest.mark.parametrize("fill", [b"\x00", b"\xff", b" "], ids=["zeroed", "erased", "blanked"])
-@pytest.mark.parametrize("share", [0.02, *slow(0.3)])
+@pytest.mark.parametrize("share", [0.02, *long(0.3)])
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_a_hole_is_told_with_its_size(
     tmp_path: Path, layout: Callable[..., str], share: float, fill: bytes

@@ -69,12 +69,17 @@ def _left(monkeypatch: pytest.MonkeyPatch) -> list[pipeline.Leftover]:
 _RECORDINGS = sorted({path.parent for path in FIXTURES.glob("*/rank*.json.gz")})
 
 
+def _marks_of(number: int) -> list[pytest.MarkDecorator]:
+    """Two are quick; of the others the full run takes every third, so that both kinds occur."""
+    if number < 2:
+        return []
+    return [pytest.mark.slow if number % 3 == 0 else pytest.mark.long]
+
+
 @pytest.mark.parametrize(
     ("folder", "lean"),
     [
-        pytest.param(
-            folder, number % 2 == 0, id=folder.name, marks=[pytest.mark.slow][: number > 1]
-        )
+        pytest.param(folder, number % 2 == 0, id=folder.name, marks=_marks_of(number))
         for number, folder in enumerate(_RECORDINGS)
     ],
 )

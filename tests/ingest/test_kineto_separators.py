@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.marks import long
 from tests.support.traces import LAYOUTS, dropped, event, header, names, read
 
 _COUNT, _HIT = 40, 20
@@ -57,8 +58,16 @@ _STRAY = {"]": "bracket", "],": "and comma", "}]": "object and list", "]]": "two
 _INSTEAD = {"<": "sign", "\0": "zero", '"': "quote", "{": "brace", "[": "opening", "6": "digit"}
 
 
+def _named(sign: str) -> str:
+    return (_STRAY | _INSTEAD).get(sign, "text")
+
+
 @pytest.mark.parametrize("layout", _LAYOUTS.values(), ids=_LAYOUTS)
-@pytest.mark.parametrize("instead", _STRAY | _INSTEAD, ids=(_STRAY | _INSTEAD).values())
+@pytest.mark.parametrize(
+    "instead",
+    ["]", "}]", "<", '"', "{", *long("],", "]]", "]x", "\0", "[", "6")],
+    ids=_named,
+)
 def test_one_sign_instead_of_the_comma(
     tmp_path: Path, layout: Callable[..., str], instead: str
 ) -> None:
@@ -83,7 +92,7 @@ def test_a_line_of_a_log_between_two_events(tmp_path: Path, layout: str) -> None
 
 @pytest.mark.parametrize("layout", _LAYOUTS.values(), ids=_LAYOUTS)
 @pytest.mark.parametrize("place", ["opening", "closing", "last"])
-@pytest.mark.parametrize("instead", ["]", "[", "x"], ids=["closing list", "opening list", "text"])
+@pytest.mark.parametrize("instead", ["]", "[", *long("x")], ids=_named)
 def test_a_bracket_of_an_event_costs_that_event(
     tmp_path: Path, layout: Callable[..., str], place: str, instead: str
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 import advisor
 from advisor.ingest import ingest
 from advisor.store.store import Store
+from tests.support.marks import long
 from tests.support.traces import event, kineto
 
 _HOST = {"args": {}, "pid": 1, "tid": 1}
@@ -37,7 +38,7 @@ def _same(path: Path) -> None:
     [
         "lab-ddp-hidden-communication",
         pytest.param("lab-fsdp2-slow-link", marks=pytest.mark.slow),
-        pytest.param("lab-pp-few-micro-batches", marks=pytest.mark.slow),
+        *long("lab-pp-few-micro-batches"),
     ],
 )
 def test_what_is_found_in_our_recordings_stays(fixtures_dir: Path, name: str) -> None:
@@ -46,7 +47,9 @@ def test_what_is_found_in_our_recordings_stays(fixtures_dir: Path, name: str) ->
 
 # What a kernel belongs to and which step launched it is told by host events alone.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["dlrm_8xV100", "ddp_2xA100_metadata", "ddp_8xMI300", "nsys_2gpu"])
+@pytest.mark.parametrize(
+    "name", ["ddp_8xMI300", *long("dlrm_8xV100", "ddp_2xA100_metadata"), "nsys_2gpu"]
+)
 def test_what_is_found_on_gpus_stays(shared_data: Path, name: str) -> None:
     _same(shared_data / name)
 

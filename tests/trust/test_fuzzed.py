@@ -63,7 +63,7 @@ def test_every_format_stands_its_fuzzer(name: str) -> None:
     """The sound document is read, so that what is changed in it is looked at; some are changed."""
     document, write, read = FORMATS[name]
     read(write(document()))
-    assert fuzz(name, 7, range(16)) == []
+    assert fuzz(name, 7, range(8)) == []
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -71,7 +71,7 @@ def test_every_grammar_makes_what_is_read(name: str) -> None:
     """Most of what is drawn is sound enough to be read; some of it is damaged."""
     draw, write, read = GRAMMARS[name]
     read(write(draw(random.Random(3))))
-    assert fuzz(name, 7, range(20)) == []
+    assert fuzz(name, 7, range(10)) == []
 
 
 @pytest.mark.long

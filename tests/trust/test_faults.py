@@ -80,7 +80,7 @@ def refused(ended: Ended, command: Command, folder: Path, files: list[str], *wor
     [
         (errno.ENOSPC, "no space left"),
         *long((errno.EDQUOT, "quota")),
-        *long((errno.EIO, "input/output error")),
+        (errno.EIO, "input/output error"),
     ],
     ids=["full disk", "quota", "EIO"],
 )
@@ -144,7 +144,7 @@ def test_killed_at_any_moment(command: Command, results: dict[str, Path], tmp_pa
 
 
 @EVERY
-@pytest.mark.parametrize("number", [signal.SIGTERM, *long(signal.SIGINT)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_asked_to_end(
     command: Command, number: signal.Signals, results: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -159,7 +159,7 @@ def test_asked_to_end(
 
 
 @EVERY
-@pytest.mark.parametrize("most", [*long(5), 12])  # with 5 not even a module can be opened
+@pytest.mark.parametrize("most", [5, 12])  # with 5 not even a module can be opened
 def test_no_descriptors(
     command: Command, most: int, results: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -70,7 +70,8 @@ DENIED = Evidence(facts={"probe": "denies"})
         ({"findings": [finding(probability=0.7)]}, "probable", "finding"),
         ({"findings": [finding(**WIDE)]}, "unknown-cost", "finding"),
         ({"findings": [finding("jitter")]}, "lossy", "jitter"),
-        ({"findings": [finding("jitter", ms=6)]}, "healthy", "healthy"),
+        ({"findings": [finding("jitter", ms=6)]}, "lossy", "jitter"),
+        ({"findings": [finding("jitter", ms=2, severity=Severity.INFO)]}, "healthy", "healthy"),
         ({"findings": [finding(probability=0.4)]}, "lossy", "exposed"),
         ({"findings": [finding(probability=0.4, severity="info")]}, "healthy", "healthy"),
         ({"findings": [finding(ms=0.5)]}, "healthy", "healthy"),
@@ -203,7 +204,7 @@ def test_first_use_is_what_a_verdict_is_about_unless_communication_takes_more() 
     ("changes", "severity"),
     [
         ({}, "info"),
-        ({"findings": [finding("jitter", ms=6)]}, "info"),
+        ({"findings": [finding("jitter", ms=6)]}, "warning"),
         ({"findings": [finding(severity="info")]}, "info"),
         ({"findings": [finding()]}, "warning"),
         ({"shares": shares(exposed=0.27)}, "warning"),

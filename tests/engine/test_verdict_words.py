@@ -65,7 +65,6 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "healthy": [
         {},
         {"findings": [OPTION.model_copy(update={"severity": Severity.INFO})]},
-        {"findings": [finding("jitter", ms=4, title="Ranks wait for each other")]},
         {"findings": [PLAIN]},
         {"shares": shares(exposed=0.16, activations=0.13)},
     ],

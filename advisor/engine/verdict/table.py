@@ -164,6 +164,15 @@ def _lossy(it: Situation, shares: Shares) -> Decision | None:
     return Decision(VerdictKind.LOSSY, "idle" if shares.idle > shares.exposed else "exposed")
 
 
+def _waiting(it: Situation, _: Shares) -> Decision | None:
+    """Waiting that nobody is behind, and yet is worth a warning of its own: so is the run."""
+    worth = (item for item in it.findings if item.rule in NOBODYS and not is_option(item))
+    loss = next(
+        (item for item in worth if item.savings_ns and item.severity != Severity.INFO), None
+    )
+    return None if loss is None else about(loss)
+
+
 def _possible(it: Situation) -> list[Finding]:
     """Options that are graded as losses: where they are the cause their whole interval pays."""
     return [item for item in it.findings if is_option(item) and item.severity is not Severity.INFO]
@@ -189,6 +198,7 @@ TABLE = (
     Row("a small expected gain", _small),
     Row("clocks may hide a link", _clocks),
     Row("time is lost without a known cause", _lossy),
+    Row("waiting that is worth a warning", _waiting),
     Row("no rank to compare with", nobody_to_compare),
     Row("healthy", _healthy),
 )

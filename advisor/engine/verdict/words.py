@@ -135,10 +135,8 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
                    "option_ns": option.most_ns() if option else None,
                    "possible": _possible(decision, it),
                    "in_turn": waits_in_turn(it) is not None}  # fmt: skip
-        if decision.kind is VerdictKind.HEALTHY:
-            values |= _normal(it)
-            if (look := look_at(it)) is not None:
-                values["look"] = look.title.rstrip(".")
+        if decision.kind is VerdictKind.HEALTHY and (look := look_at(it)) is not None:
+            values["look"] = look.title.rstrip(".")
     return values | _reason_values(decision, it)
 
 
@@ -176,14 +174,6 @@ def _idle_beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[
     if explained or not found.savings_ns or idle < LOST or idle * it.step_ns <= gives_ns:
         return []
     return [say(WHYS, "beside", values)]
-
-
-def _normal(it: Situation) -> dict[str, Any]:
-    """Waiting that nobody is behind, in the list as a warning, and too little to act on."""
-    for item in it.findings:
-        if item.rule in NOBODYS and item.severity is not Severity.INFO and item.savings_ns:
-            return {"waits": item.title.rstrip("."), "waits_ns": item.savings_ns}
-    return {}
 
 
 def _possible(decision: Decision, it: Situation) -> str | None:
@@ -256,7 +246,6 @@ def _why(decision: Decision, values: dict[str, Any]) -> list[str]:
     if decision.reason in WHYS:
         said.append(say(WHYS, decision.reason, values))
     elif said:
-        codes = ("waits", *(["activations"] if decision.kind is VerdictKind.HEALTHY else []))
-        beside = (code for code in codes if code in values)
-        said.append(say(WHYS, next(beside, "noise"), values))
+        by_activations = decision.kind is VerdictKind.HEALTHY and "activations" in values
+        said.append(say(WHYS, "activations" if by_activations else "noise", values))
     return [text for text in said if text]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ _PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)$")
 _ENGINE_STEP = re.compile(
     r"^(?:execute_(?:\d+_)?context_\d+\(.*generation_|step\[[A-Z_]+ bs=|\[Executor\] _forward_step)"
 )
+_BEGINNINGS = ("execute_%context_%", "step[%", "[Executor] _forward_step%")
 _GENERATES = re.compile(r"context_0\(|^step\[DECODE\b|: 0 ctx reqs\b")
 
 
@@ -105,7 +107,8 @@ def annotated_steps(events: Events, rank: int, annotation: str | None) -> list[S
         spans = dict(enumerate(found))
     if not spans:
         source = "annotation"
-        spans = _engine_steps(host_annotations(events, rank, "%"))
+        ranges = chain(*(host_annotations(events, rank, begin) for begin in _BEGINNINGS))
+        spans = _engine_steps(sorted(ranges, key=lambda one: (one[1], -one[2])))
     ordered = sorted(spans.items(), key=lambda item: item[1])
     result = []
     for index, (number, (start, end)) in enumerate(ordered):

@@ -29,6 +29,8 @@
 CREATE VIEW slow_place AS
 WITH placed AS (
   SELECT *, coalesce(excess_low_ns, excess_ns_per_step / 2) AS own_low_ns, -- low end from the calls alone
+    -- a message of a pipeline that is late may be hidden, or hold up the stages on both sides
+    CASE WHEN EXISTS (FROM pipeline_stage) THEN 2 ELSE 1 END AS open_times,
     try_cast(evidence AS JSON) -> '$.share' AS share, try_cast(evidence AS JSON) ->> '$.probe' AS probe,
     (try_cast(evidence AS JSON) ->> '$.probe_gbps')::DOUBLE AS probe_gbps,
     (try_cast(evidence AS JSON) ->> '$.probe_expected_gbps')::DOUBLE AS probe_expected_gbps,
@@ -48,12 +50,13 @@ WITH placed AS (
       WHEN 'group' THEN 3 ELSE 4 END AS precision_order
   FROM link_excess)
 -- excess, of a call's time
-SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_high,
+SELECT p.* EXCLUDE (open_times), (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_high,
   CASE WHEN w.gain_ns IS NULL THEN 'modelled' ELSE 'replayed' END AS confidence,
   CASE WHEN w.gain_ns IS NULL THEN excess_ns_per_step ELSE greatest(w.gain_ns, 0) END AS savings_ns,
-  greatest(coalesce(w.gain_low_ns, own_low_ns),
+  greatest(coalesce(w.gain_low_ns, own_low_ns / open_times),
     least(own_low_ns, excess_ns_per_step) / 2) AS savings_low_ns,
-  greatest(w.gain_high_ns, excess_high_ns, excess_ns_per_step) AS savings_high_ns,
+  greatest(w.gain_high_ns, greatest(excess_high_ns, excess_ns_per_step)
+    * CASE WHEN w.gain_ns IS NULL THEN open_times ELSE 1 END) AS savings_high_ns,
   CASE kind WHEN 'edge' THEN [src, dst] WHEN 'rank' THEN [src]
     WHEN 'candidates' THEN coalesce(open_ranks, [])
     WHEN 'host' THEN coalesce(near, on_host)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import advisor
+from tests.support.command import Done, advisor
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -43,17 +43,20 @@ def test_block_runs(language: str, body: str, status: int, tmp_path: Path) -> No
     """Our commands in this process, which has imported and read what most of them need."""
     for name in ("fixtures", "workloads", "rules"):
         (tmp_path / name).symlink_to(ROOT / name)
-    lines = body.splitlines() if language == "sh" else []
+    lines = body.splitlines() if language == "sh" else [body]
     for line in lines:
-        last = line == lines[-1]
+        done: Done | subprocess.CompletedProcess[str]
         if line.startswith("advisor "):
             done = advisor(*shlex.split(line)[1:], cwd=tmp_path)
-            assert done.returncode == (status if last else 0), done.stdout[-2000:] + done.stderr
-            assert "Traceback" not in done.stderr
         else:
-            subprocess.run(["bash", "-euc", line], cwd=tmp_path, timeout=300, check=True)
-    if language == "python":
-        subprocess.run([sys.executable, "-c", body], cwd=tmp_path, timeout=300, check=True)
+            program = ["bash", "-euc"] if language == "sh" else [sys.executable, "-c"]
+            done = subprocess.run(
+                [*program, line],
+                cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+            )  # fmt: skip
+        expected = status if line == lines[-1] else 0
+        assert done.returncode == expected, done.stdout[-2000:] + done.stderr[-2000:]
+        assert "Traceback" not in done.stderr
 
 
 def test_all_pages_can_be_followed_in_one_folder() -> None:

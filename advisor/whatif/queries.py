@@ -35,15 +35,15 @@ _SPAN = """span AS MATERIALIZED (
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _OPTIMIZERS = ("## optimizer ##", "Optimizer.step#")
 REQUESTS, UNITS, FSDP1_UNITS = "c10d::", "FSDP::", "FullyShardedDataParallel._"
-# Operators whose time grows with the bytes, as far as they run inside those annotations.
-COPIES = (
-    "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "aten::copy_",
-    "aten::clone", "aten::cat", "aten::div_",
-)  # fmt: skip
-HOST_WORK = (REQUESTS, UNITS, FSDP1_UNITS, *COPIES)
-# Of a device, into the buffer that is reduced and out of the one that was gathered (pytorch/pytorch
+# Into the buffer that is reduced, and out of the one that was gathered (pytorch/pytorch
 # torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py).
 COPY_IN, COPY_OUT = "fsdp::chunk_cat", "fsdp::split_with_sizes_copy"
+# Operators whose time grows with the bytes, as far as they run inside those annotations.
+COPIES = (
+    "fsdp::all_gather_copy_in", COPY_OUT, COPY_IN, "aten::copy_", "aten::clone", "aten::cat",
+    "aten::div_",
+)  # fmt: skip
+HOST_WORK = (REQUESTS, UNITS, FSDP1_UNITS, *COPIES)
 
 
 class CallRow(NamedTuple):

@@ -94,19 +94,17 @@ def annotated_steps(events: Events, rank: int, annotation: str | None) -> list[S
     The windows still are the host's; :func:`device_windows` moves them to the device.
     """
     spans: dict[int, tuple[int, int]] = {}
-    source = "ProfilerStep"
     for name, start, end in host_annotations(events, rank, "ProfilerStep%"):
         match = _PROFILER_STEP.match(name)
         number = decimal(match.group(1)) if match else None
         if number is not None:
             low, high = spans.get(number, (start, end))
             spans[number] = (min(low, start), max(high, end))
+    source = "ProfilerStep" if spans else "annotation"
     if not spans and annotation is not None:
-        source = "annotation"
         found = sorted((s, e) for n, s, e in host_annotations(events, rank, "%") if n == annotation)
         spans = dict(enumerate(found))
     if not spans:
-        source = "annotation"
         ranges = chain(*(host_annotations(events, rank, begin) for begin in _BEGINNINGS))
         spans = _engine_steps(sorted(ranges, key=lambda one: (one[1], -one[2])))
     ordered = sorted(spans.items(), key=lambda item: item[1])

@@ -23,10 +23,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt $(SCANNER)
 	$(PIP) --editable '.[profile,tune]'
 	@touch $@
 
+# Of twenty thousand modules a twentieth is ever imported: each is compiled when it first is.
 $(VENV)/.developed: pyproject.toml constraints.txt $(SCANNER)
 	@echo 'Installing into $(VENV), with what tests and documentation need: minutes, silent meanwhile ...'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[profile,tune,ray,dev,docs,lightning,transformers]'
+	$(PIP) --no-compile --editable '.[profile,tune,ray,dev,docs,lightning,transformers]'
 	@touch $(VENV)/.installed $@
 
 demo: $(VENV)/.installed ## profile a tiny GPT-2 on two processes, diagnose it, write report.html

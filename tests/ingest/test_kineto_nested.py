@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.marks import long, slow
+from tests.support.marks import long
 from tests.support.traces import LAYOUTS, dropped, event, names, read
 
 pytestmark = pytest.mark.usefixtures("both_paths")
@@ -104,7 +104,7 @@ _DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("count", [1, *slow(720), *long(9_500)])
+@pytest.mark.parametrize("count", [1, *long(720, 9_500)])
 @pytest.mark.parametrize("kind", _DAMAGE)
 def test_damage_in_an_event_that_holds_event_like_objects(
     tmp_path: Path, kind: str, count: int

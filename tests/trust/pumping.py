@@ -14,7 +14,7 @@ from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
-LENGTH = 30_000
+LENGTH = 15_000
 _UNBOUNDED = 64
 _ENDS = ("\x00", "!", "\n\x00")
 _COMMON = " \t0a.-:/_,=\"'[](){}|#\\<>"

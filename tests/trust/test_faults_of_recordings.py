@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.marks import long
 from tests.trust.faults import Ended, children_of, mounted, needs_root, run, wait_for
 
 pytestmark = pytest.mark.slow
@@ -50,7 +51,9 @@ def goes_on_without(ended: Ended, tmp_path: Path, traces: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [errno.ENOSPC, errno.EIO, errno.EDQUOT], ids=["full disk", "EIO", "quota"]
+    "number",
+    [errno.ENOSPC, *long(errno.EIO, errno.EDQUOT)],
+    ids=["full disk", "EIO", "quota"],
 )
 def test_a_job_goes_on_whose_trace_cannot_be_written(
     number: int, failing: Path, tmp_path: Path

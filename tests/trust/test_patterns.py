@@ -3,8 +3,8 @@
 Every compiled pattern that a module holds, and every literal one or f-string that a function uses,
 is run against texts pumped from the pattern itself, with the method by which the module uses it. In
 an f-string a name of the module is its value, any other an escaped word. A polynomial pattern needs
-seconds for 30,000 characters, a linear one milliseconds: the limit is CPU time of this process, far
-from both.
+a second for 15,000 characters, a linear one milliseconds: the limit is CPU time of this process,
+far from both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from advisor.model.nccl.messages import messages
 from tests.trust.pumping import pumped
 
 _METHODS = frozenset({"match", "search", "fullmatch", "sub", "findall", "finditer", "split"})
-_LIMIT_S = 0.5
+_LIMIT_S = 0.2
 _NEEDS_TORCH = ("advisor.profile.", "advisor.integrations", "advisor.record")
 _NO_MODULE = ("native._scan", "__main__")  # the scanner in C; what runs the command line
 

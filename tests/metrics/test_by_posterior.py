@@ -10,6 +10,7 @@ import pytest
 
 from advisor.metrics.collectives.groups import RankInfo
 from advisor.metrics.links import by_posterior
+from advisor.metrics.links.fixed_times import Fixed
 from advisor.metrics.links.locations import Location
 from advisor.metrics.links.slow_location import Found
 
@@ -67,6 +68,9 @@ OF_ONE = replace(
             replace(DISTANT, parts=(0.1, 0.15), nothing=0.75, added_ns=1e6, usual_ns=2e4),
             ["network"],
         ),
+        # what calls take whatever their size is the network's, not that of one of several places
+        (replace(SCATTERED, fixed=Fixed((0.7, 0.8, 0.9), 1e6, 40)), ["candidates"]),
+        (replace(SCATTERED, nothing=0.95, fixed=Fixed((0.7, 0.8, 0.9), 1e6, 40)), ["candidates"]),
         # a link that slows calls by half at most leaves them half as fast as elsewhere
         (replace(ONE, slowdown=(1.1, 1.2, 1.5)), ["host", "network"]),
         (replace(ONE, slowdown=(1.1, 1.2, 1.5), by_ends=False, by_sheet=True), ["host"]),
@@ -79,3 +83,4 @@ def test_places_with_nothing_in_common_are_said_only_if_likelier_than_the_networ
     data = cast(Any, SimpleNamespace(infos=INFOS))
     seen = by_posterior.by_posterior(data, HOME)
     assert [one.culprit.kind for one in seen] == kinds
+    assert all(one.evidence["added_ns"] == 1e6 for one in seen if found.fixed)

@@ -55,7 +55,9 @@ def _seen(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | None:
         of_latency = (
             _everywhere(found) > SURE and _of_latency(found) and not _beyond_networks(found)
         )
-        seen = _by_sheet(data, home, found) if found.nothing > 0.5 or of_latency else None
+        seen = _by_fixed_time(data, home, found)
+        if seen is None and (found.nothing > 0.5 or of_latency):
+            seen = _by_sheet(data, home, found)
         if seen is not None or of_latency:
             return seen
     return Seen(

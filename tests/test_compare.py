@@ -85,6 +85,7 @@ def test_figures_of_a_recording_agree_with_its_construction(runs: list[str]) -> 
         assert {row.change for row in same} == {"changed"}
 
 
+@pytest.mark.slow
 def test_the_gate_fails_on_a_slower_run_and_passes_on_the_same(
     runs: list[str], written: Compared
 ) -> None:
@@ -261,6 +262,7 @@ def test_a_kind_of_time_has_one_figure_in_both_tables(written: Compared) -> None
         assert re.findall(r"[\d.]+(?= ms)", said)[1:] == re.findall(r"[\d.]+", every), short
 
 
+@pytest.mark.slow
 def test_the_html_page_has_every_figure_of_the_text(written: Compared) -> None:
     html = written.html.replace("\N{NO-BREAK SPACE}", " ")
     text = written.text

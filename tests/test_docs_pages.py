@@ -48,6 +48,7 @@ def test_each_rule_says_what_it_was_seen_firing_on() -> None:
     assert f"The other {unproven} fire on their examples only" in index
 
 
+@pytest.mark.slow
 def test_each_view_and_each_column_of_it_is_explained() -> None:
     page = pages()["views.md"]
     sections = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))

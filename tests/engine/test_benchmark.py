@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from advisor.engine import diagnose
 from advisor.ingest import ingest
 from advisor.metrics import derive
 from advisor.store import Store
 
 
+@pytest.mark.slow
 def test_half_of_the_best_bandwidth_is_read_from_the_measured_sizes(shared_data: Path) -> None:
     """GIVEN sizes that one fitted line does not follow THEN the points decide, not the line."""
     with Store.create() as store:

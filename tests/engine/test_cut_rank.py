@@ -13,6 +13,7 @@ from advisor.metrics import derive
 from advisor.store import Store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept_bytes", [60_000, 200_000])
 def test_a_rank_cut_short_leaves_the_question_open(
     tmp_path: Path, fixtures_dir: Path, kept_bytes: int

@@ -300,6 +300,7 @@ def test_deep_nesting_costs_one_event(tmp_path: Path) -> None:
         assert dropped(store) == {"event nested deeper than 200 levels": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [kineto, *slow(compact)])
 @pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")], ids=["lists", "objects"])
 @pytest.mark.usefixtures("both_paths")
@@ -476,6 +477,7 @@ def test_an_event_larger_than_allowed_is_counted(tmp_path: Path) -> None:
         assert list(dropped(store).values()) == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ['{"ph":[', '{"ph":"X","l":[{"name":1},{"ph":"X"},', '],"a":1', '{"name":1}],"k":2,'],

@@ -50,6 +50,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], list[Any
     return read(tmp_path_factory.mktemp("whole"), EVENTS)[:2]
 
 
+@pytest.mark.slow
 @settings(max_examples=settings().max_examples // 2)
 @given(st.integers(0, len(EVENTS) - 1), st.integers(1, len(EVENTS)), st.integers(1, 3))
 def test_a_stretch_that_stands_there_again_changes_no_event(

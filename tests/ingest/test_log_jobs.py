@@ -52,6 +52,7 @@ def _read(folder: Path) -> int:
         return int(store.con.execute("SELECT count(DISTINCT path) FROM source").fetchall()[0][0])
 
 
+@pytest.mark.slow
 def test_two_jobs_keep_each_its_own_findings(tmp_path: Path) -> None:
     """GIVEN the logs of two jobs of equal size THEN each says what it says alone, and no more."""
     names = ["v2.21-one-nic", "v2.27-groups"]

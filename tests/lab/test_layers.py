@@ -21,6 +21,7 @@ def waits(monkeypatch):
     return asked
 
 
+@pytest.mark.slow
 def test_gradients_have_the_size_of_their_parameters(waits):
     model = EmulatedModel([EmulatedLayer([3, 5], forward_ns=10, backward_ns=20) for _ in range(2)])
     x = torch.ones(2, 4, requires_grad=True)

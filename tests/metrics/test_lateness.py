@@ -161,6 +161,7 @@ def test_a_peer_that_transfers_in_another_call_does_not_wait() -> None:
     assert waited == {0: {0: 0.0}, 1: {0: 10.0 * MS}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lab-ddp-slow-rank", "lab-zero1-pauses", "lab-fsdp2-slow-link"])
 def test_nobody_is_waited_for_longer_than_breakdowns_have_waiting(
     fixtures_dir: Path, name: str

@@ -185,6 +185,7 @@ def test_a_probe_that_agrees_settles_the_share(tmp_path: Path, alone: Placed) ->
     assert "confirms" in finding.message
 
 
+@pytest.mark.slow
 def test_a_probe_that_finds_links_alike_takes_the_alarm_back(tmp_path: Path) -> None:
     row, finding, _ = place(FIXTURE, probe(tmp_path / "probe.json", None, HOSTS))
     assert row["evidence"]["probe"] == "denies"
@@ -228,6 +229,7 @@ def test_a_host_that_was_not_probed_is_not_denied(tmp_path: Path) -> None:
     assert any("covers only some" in note.text for note in summary.caveats)
 
 
+@pytest.mark.slow
 def test_fits_of_the_probe_are_kept_beside_those_of_the_trace(tmp_path: Path) -> None:
     row = place(FIXTURE, probe(tmp_path / "probe.json", 1, HOSTS)).row
     (fit,) = row["fits"]

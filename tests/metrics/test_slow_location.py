@@ -72,6 +72,7 @@ def test_a_late_rank_is_no_slow_link() -> None:
     assert rows(fabric, hsdp(fabric), slow={5: 1.5}) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("unread", "near"), [*long(((5,), [2, 3])), ((4, 5), [2, 3])])
 def test_ranks_whose_files_are_lost_hide_no_slow_nic(
     unread: tuple[int, ...], near: list[int]
@@ -83,6 +84,7 @@ def test_ranks_whose_files_are_lost_hide_no_slow_nic(
     assert found["healthy"] < SURE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slow", [*long({}), {5: 2.0}])
 def test_whoever_waits_for_a_rank_whose_file_is_lost_has_no_slow_nic(
     slow: dict[int, float],
@@ -233,6 +235,7 @@ def test_what_one_loop_leaves_is_on_the_way_to_three(protocol: Protocol) -> None
         assert own.tolist() == alone.tolist()
 
 
+@pytest.mark.slow
 def test_working_in_parts_and_keeping_nothing_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -312,6 +315,7 @@ def test_clocks_that_hide_the_stagger_of_calls_of_one_size_name_no_other_link() 
     assert rows(fabric, hsdp(fabric), offsets={1: 2e5, 2: -3e5, 3: 4e5}, jitter=0.1) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [12e6, *long(-12e6)])
 def test_a_clock_that_nobody_keeps_tells_no_direction_between_two_hosts(ahead: float) -> None:
     """GIVEN calls of one size of some 20 ms, and a clock off by more than NTP leaves THEN that

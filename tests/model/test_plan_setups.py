@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.plan_setups import among_first, document, fit, memory_ratio, planned, within
 
 SETUPS = document()["setups"]
@@ -46,6 +48,7 @@ def test_measured_peaks_of_memory_come_out_near() -> None:
     assert sum(ratio >= 0.9 for ratio in ratios) >= 9
 
 
+@pytest.mark.slow
 def test_published_degrees_are_among_the_first_three_in_four_of_five() -> None:
     assert among_first(HELD_OUT) >= 0.85
     assert among_first([setup for setup in HELD_OUT if setup.get("pp", 1) > 1]) >= 0.8

@@ -219,6 +219,7 @@ def test_another_page_that_knows_the_path_gets_nothing(origin: str, method: str)
         assert not server.fetched
 
 
+@pytest.mark.slow
 def test_open_writes_a_file_for_a_real_run(
     fixtures_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -141,6 +141,7 @@ def test_the_json_is_what_the_views_were_made_from(name: str) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["gpt2-tiny-ddp-2-slow-rank", "lab-ddp-slow-link", "lab-fsdp2-slow-link", "lab-ddp-blocking"],

@@ -500,6 +500,7 @@ TRAILS = {
 }
 
 
+@pytest.mark.slow
 def test_the_way_of_an_error_through_nccl_is_read_where_no_warning_tells_of_it(
     tmp_path: Path,
 ) -> None:
@@ -521,6 +522,7 @@ def test_the_way_of_an_error_through_nccl_is_read_where_no_warning_tells_of_it(
 WENT_ON: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("went_on.yaml").read_text())
 
 
+@pytest.mark.slow
 def test_a_job_that_trained_on_did_not_die_of_what_was_said_before(tmp_path: Path) -> None:
     """Of the same error the finding is critical where nothing shows that the job went on."""
     logs = {

@@ -35,6 +35,7 @@ def _work(numbers: Iterable[int], failed: _Failed) -> None:
             signal.pause()
 
 
+@pytest.mark.slow
 def test_a_batch_takes_its_files_with_it_and_tells_what_it_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,7 @@ def test_a_short_pattern_is_none(asked: str) -> None:
     assert found["alike"] in (True, "like")
 
 
+@pytest.mark.slow
 def test_a_folder_of_hostile_rules_costs_itself_only(tmp_path: Path, fixtures_dir: Path) -> None:
     """GIVEN rules that read files, write tables and climb out THEN they fail, and the rest runs."""
     base = (shipped("rules") / "compute-bound.yaml").read_text(encoding="utf-8")

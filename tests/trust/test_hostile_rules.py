@@ -129,6 +129,7 @@ def test_a_query_that_only_says_it_was_interrupted_fails_alone(
     assert found.outcome == OutcomeKind.ERROR
 
 
+@pytest.mark.slow
 def test_a_finding_names_a_bounded_number_of_ranks(tmp_path: Path, fixtures_dir: Path) -> None:
     """Three million ranks were a page of 76 MB."""
     own = "list(DISTINCT rank ORDER BY rank) AS ranks"
@@ -141,6 +142,7 @@ def test_a_finding_names_a_bounded_number_of_ranks(tmp_path: Path, fixtures_dir:
     assert len(found.ranks) == MOST_ITEMS
 
 
+@pytest.mark.slow
 def test_a_finding_holds_a_bounded_number_of_values_however_they_are_nested(
     tmp_path: Path, fixtures_dir: Path
 ) -> None:

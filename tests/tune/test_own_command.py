@@ -108,6 +108,7 @@ def test_a_command_without_progress_is_ended(tmp_path: Path) -> None:
         own.run(("sleep", "60"), asked, dict(os.environ), timeout_s=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loads", "said"), [(False, "did not load the recorder"), (True, "see ")])
 def test_lines_alone_are_no_progress_for_ever(tmp_path: Path, loads: bool, said: str) -> None:
     # GIVEN a command that says twenty times a second that it tries again

@@ -341,6 +341,7 @@ def test_knobs_the_backend_ignores_are_left_out() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_swept_strategy_brings_its_own_knobs_and_no_point_twice(tmp_path: Path) -> None:
     axes, _ = default_space("gloo").for_job("gloo", "ddp")
     sweep = prepare(Workload(name="w"), axes, tmp_path, {}, Budget(trials=95, timeout_s=1))

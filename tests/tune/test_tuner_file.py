@@ -57,6 +57,7 @@ def values_of(variable: str) -> st.SearchStrategy[str | None]:
     )
 
 
+@pytest.mark.slow
 @needs_compiler
 @settings(
     max_examples=60,

@@ -196,6 +196,7 @@ def test_shared_references_cost_nothing() -> None:
     assert len(parse_dump(content).entries) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [2, 4])
 def test_a_cut_pickle_keeps_its_finished_entries(protocol: int) -> None:
     """GIVEN a dump cut anywhere THEN entries come back in order, whole, and never more."""

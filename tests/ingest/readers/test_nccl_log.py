@@ -405,6 +405,7 @@ def test_two_shard_groups_without_a_world_have_no_global_ranks(tmp_path: Path) -
         }
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(sorted(LOGS.glob("*.log"))),
     st.lists(st.tuples(st.integers(0, 40_000), st.binary(max_size=6)), max_size=8),

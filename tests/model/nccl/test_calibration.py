@@ -135,6 +135,7 @@ def test_the_command_fits_and_the_model_uses_it(shared_data: Path, tmp_path: Pat
     assert "rows of 8 ranks" in none.exception.message
 
 
+@pytest.mark.slow
 def test_calls_of_another_cluster_of_the_kind_come_out_right() -> None:
     found: dict[bool, list[float]] = {True: [], False: []}
     for kind, _, ratios in held_out():

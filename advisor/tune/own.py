@@ -6,9 +6,11 @@ the hook, which applies it.
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import shlex
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,14 @@ from advisor.vocabulary.numbers import real
 # Steps recorded after the timed ones, so that every trial can be diagnosed.
 _TRACED_STEPS = 2
 _LEAST_SAMPLES = 3
+_FIND_S = 30.0
+# Says what the expression holds; a process of its own, as one that nests repeats may never end.
+_FIND = """
+import json, re, sys
+objective, log = json.load(sys.stdin)
+with open(log, encoding="utf-8", errors="replace") as file:
+    json.dump(re.findall(objective, file.read()), sys.stdout)
+"""
 
 
 @dataclass(frozen=True)
@@ -88,8 +98,7 @@ class OwnCommand:
         """What the job's output says, as a cost; [] without a pattern. Raises LaunchError."""
         if self.job.objective is None:
             return []
-        text = (folder / own.LOG).read_text(encoding="utf-8", errors="replace")
-        found = [real(number) for number in re.findall(self.job.objective, text)]
+        found = map(real, _numbers(self.job.objective, folder / own.LOG))
         said = [number for number in found if number is not None]
         # The first half is start and warm-up.
         values = said[len(said) // 2 :]
@@ -122,3 +131,23 @@ class OwnCommand:
     def how_to_set(self, changes: Configuration) -> list[str]:
         """A line for each setting of torch: what to write in this script."""
         return how_to_write(settings_of(changes), self.built)
+
+
+def _numbers(objective: str, log: Path) -> list[str]:
+    """What the objective's group holds wherever it is found in the output. Raises LaunchError."""
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-I", "-c", _FIND],
+            input=json.dumps([objective, str(log)]),
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=_FIND_S,
+        )
+    except subprocess.SubprocessError as error:
+        raise LaunchError(
+            f"{log} cannot be searched for the objective {objective!r} within {_FIND_S:.0f} s",
+            hint="a repeat inside a repeat, as in (?:a+)+, may never end: write it without",
+        ) from error
+    found: list[str] = json.loads(ended.stdout)
+    return found

@@ -236,6 +236,18 @@ def test_what_a_job_says_of_itself_is_the_cost(tmp_path: Path) -> None:
         OwnCommand(job, {})._objective(tmp_path)
 
 
+def test_an_objective_that_does_not_end_fails_the_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.tune.own._FIND_S", 0.5)
+    log = tmp_path / own.LOG
+    log.parent.mkdir()
+    log.write_text("a" * 60 + "\n")
+    job = OwnJob(command=("x",), objective=r"^(?:a+)+ (\d+)$")
+    with pytest.raises(LaunchError, match="cannot be searched"):
+        OwnCommand(job, {})._objective(tmp_path)
+
+
 def test_the_winner_is_run_by_the_hook_until_the_script_says_it(tmp_path: Path) -> None:
     job = OwnJob(command=("torchrun", "train.py", "--name", "a b"))
     made = OwnCommand(job, FOUND.built).write({"bucket_cap_mb": 5.0}, tmp_path, "# note\n")

@@ -6,7 +6,9 @@ import contextlib
 import http.server
 import secrets
 import socket
+import sys
 import threading
+from typing import Any
 
 from advisor.report.perfetto import PERFETTO
 
@@ -28,6 +30,11 @@ class TraceServer(http.server.HTTPServer):
     def url(self) -> str:
         """Where the trace is."""
         return f"http://127.0.0.1:{self.server_port}{self.path}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A page that goes away before it has the trace may ask again."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

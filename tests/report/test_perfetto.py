@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import json
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -17,7 +13,6 @@ import pytest
 
 import advisor
 from advisor.cli import main
-from advisor.cli._trace_server import TraceServer
 from advisor.cli.open import choose
 from advisor.errors import AdvisorError
 from advisor.report.perfetto import deep_link, finding_trace
@@ -178,47 +173,6 @@ def test_choose_by_number_id_or_rule() -> None:
     assert "1 straggler-rank-2" in error.value.hint
 
 
-@pytest.mark.parametrize(
-    ("path", "host", "status"),
-    [("", "127.0.0.1", 200), ("/other", "127.0.0.1", 404), ("", "evil.example", 403)],
-)
-@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
-def test_server_gives_the_trace_to_perfetto_and_nothing_else(
-    path: str, host: str, status: int, method: str
-) -> None:
-    with TraceServer(b'{"traceEvents":[]}', 0) as server:
-        assert server.server_address[0] == "127.0.0.1"
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
-        client.request(
-            method, path or server.path, headers={"Host": f"{host}:{server.server_port}"}
-        )
-        answer = client.getresponse()
-        body = answer.read()
-        thread.join(10)
-        assert answer.status == (204 if (status, method) == (200, "OPTIONS") else status)
-        assert server.fetched is (status == 200 and method == "GET")
-        if status == 200:
-            assert body == (b'{"traceEvents":[]}' if method == "GET" else b"")
-            assert answer.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
-            assert answer.headers["X-Content-Type-Options"] == "nosniff"
-            assert answer.headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
-
-
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://ui.perfetto.dev"])
-@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
-def test_another_page_that_knows_the_path_gets_nothing(origin: str, method: str) -> None:
-    with TraceServer(b"{}", 0) as server:
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
-        client.request(method, server.path, headers={"Origin": origin})
-        assert client.getresponse().status == 403
-        thread.join(10)
-        assert not server.fetched
-
-
 @pytest.mark.slow
 def test_open_writes_a_file_for_a_real_run(
     fixtures_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -254,32 +208,3 @@ def test_open_refuses_to_overwrite_and_names_missing_inputs(
         assert ended.value.code == 2
         assert expected in capsys.readouterr().err
     assert (tmp_path / "there.json").read_text() == "mine"
-
-
-def test_a_connection_on_which_nothing_is_asked_holds_nobody_up() -> None:
-    with TraceServer(b"{}", 0) as server:
-        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10):
-            server.handle_request()
-            thread = threading.Thread(target=server.handle_request)
-            thread.start()
-            client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
-            client.request("GET", server.path)
-            assert client.getresponse().read() == b"{}"
-            thread.join(10)
-        assert server.fetched
-
-
-def test_a_request_that_drips_in_holds_nobody_up() -> None:
-    with TraceServer(b"{}", 0) as server:
-        served = threading.Thread(target=server.handle_request)
-        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as client:
-            served.start()
-            client.sendall(b"GET /")
-            for _ in range(60):
-                if not served.is_alive():
-                    break
-                with suppress(OSError):
-                    client.sendall(b"x")
-                served.join(0.1)
-            assert not served.is_alive()
-        assert not server.fetched

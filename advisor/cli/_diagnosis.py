@@ -72,7 +72,8 @@ class Diagnosis(NamedTuple):
             for item in self.outputs:
                 coloured = use_color(self.color, to_file=item.path is not None)
                 options = {"verbose": self.verbose, "color": coloured} if item.is_text else {}
-                _emit(item, run.render(item.format, **options), quiet=self.quiet, share=self.share)
+                text = run.render(item.format, **options)
+                item.emit(text, quiet=self.quiet, mode=0o644 if self.share else PRIVATE)
             if self.store is not None:
                 run.store.save()
                 if not self.quiet:
@@ -111,16 +112,6 @@ def check_store(
     check_store_target(store, force=force)
     if any(item.path is not None and item.path.resolve() == store.resolve() for item in outputs):
         raise AdvisorError("cannot be both the store and a report", where=str(store))
-
-
-def _emit(item: Output, text: str, *, quiet: bool, share: bool) -> None:
-    if item.path is None:
-        # Colours were decided on: left to itself, click takes them out on a pipe.
-        click.echo(text, nl=not text.endswith("\n"), color=True)
-        return
-    item.write(text, mode=0o644 if share else PRIVATE)
-    if not quiet:
-        click.echo(f"Wrote {item.path}", err=True)
 
 
 def _note_what_was_read(report: FindingsReport, seconds: float) -> None:

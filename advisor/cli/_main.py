@@ -139,6 +139,8 @@ def _lists(ctx: click.Context) -> set[tuple[str, str]]:
 _ALLOCATIONS = 500_000
 """Between two looks of the garbage collector, which takes 5 % of `diagnose` at a tenth of it: what
 is imported is no garbage."""
+_NOBODY_READS = 141
+"""As shells show the end by SIGPIPE: 0 would say that what a command checks is as it should be."""
 
 
 def main(args: list[str] | None = None) -> None:
@@ -149,12 +151,13 @@ def main(args: list[str] | None = None) -> None:
     if args is None:
         work_in_child()
     _start()
+    code = _NOBODY_READS
     gc.set_threshold(_ALLOCATIONS, *gc.get_threshold()[1:])
     try:
         spare_memory()
         status = _root.main(args=args, prog_name="advisor", standalone_mode=False)
-        click.echo(nl=False)  # writes what waits, while it can still be told that it was refused
         code = status if isinstance(status, int) else 0
+        click.echo(nl=False)  # writes what waits, while it can still be told that it was refused
         if args is None:
             end_process(code)
         sys.exit(code)
@@ -167,7 +170,7 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except (BrokenPipeError, _NobodyReadsError):
         _drop_output()
-        sys.exit(0)
+        sys.exit(code)
     except AdvisorError as error:
         if os.environ.get("ADVISOR_DEBUG"):
             raise

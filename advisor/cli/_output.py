@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -50,6 +51,24 @@ class Output(NamedTuple):
             write_atomic(self.path, marked(text, self.format), mode=mode)
         except OSError as error:
             raise not_written(error, self.path) from error
+
+    def emit(self, text: str, *, quiet: bool, mode: int = PRIVATE) -> None:
+        """Print the text, or write it and say so."""
+        if self.path is None:
+            show(text)
+            return
+        self.write(text, mode=mode)
+        if not quiet:
+            click.echo(f"Wrote {self.path}", err=True)
+
+
+def show(text: str) -> None:
+    """Print a result, its colours as they are, on a pipe too.
+
+    Where nobody reads it any more, as behind `head`, files and the exit status are due still.
+    """
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(text, nl=not text.endswith("\n"), color=True)
 
 
 def plan_outputs(

@@ -9,6 +9,7 @@ import click
 
 from advisor.cli import _options as options
 from advisor.cli._options import POSITIVE, argument, option
+from advisor.cli._output import show
 from advisor.errors import AdvisorError
 from advisor.vocabulary.recorded_steps import STEPS
 
@@ -52,4 +53,4 @@ def command(
     from advisor import api
 
     with api.load(place, command="advisor capture --diagnose") as run:
-        click.echo(run.render("text"))
+        show(run.render("text"))

@@ -14,7 +14,7 @@ import click
 
 from advisor.cli import _options as options
 from advisor.cli._options import argument, option
-from advisor.cli._output import Output, plan_outputs
+from advisor.cli._output import plan_outputs
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def command(
                 text = json.dumps(tables.document(found), indent=1)
             else:
                 text = tables.text(found, whole=verbose or item.path is not None)
-            _emit(item, text, quiet=quiet)
+            item.emit(text, quiet=quiet)
     judged = [verdict for check in checks for verdict in _judge(check, found)]
     for verdict in judged:
         click.echo(f"{verdict.word:13s}{verdict.line}", err=True)
@@ -209,12 +209,3 @@ def _value(row: RunFigures, metric: str) -> float | None:
         "memory": row.peak_memory_bytes,
     }
     return known[metric]
-
-
-def _emit(item: Output, text: str, *, quiet: bool) -> None:
-    if item.path is None:
-        click.echo(text)
-        return
-    item.write(text)
-    if not quiet:
-        click.echo(f"Wrote {item.path}", err=True)

@@ -12,7 +12,7 @@ import click
 
 from advisor.cli import _options as options
 from advisor.cli._options import option
-from advisor.cli._output import Output, use_color
+from advisor.cli._output import Output, show, use_color
 from advisor.errors import AdvisorError
 from advisor.profile.inject import HELP
 
@@ -81,7 +81,7 @@ def command(
             click.echo(f"Injected fault: {injected}")
             if busy:
                 click.echo(busy)
-        click.echo(run.render("text", color=use_color(color)), color=True)
+        show(run.render("text", color=use_color(color)))
         page = Output("html", output / "report.html")
         page.write(run.render("html", injected=", ".join(chosen)))
         run.store.save()

@@ -10,6 +10,7 @@ import click
 
 from advisor.cli import _options as options
 from advisor.cli._options import POSITIVE, option
+from advisor.cli._output import show
 from advisor.cli._own_command import WithOwnCommand, own_command
 from advisor.errors import AdvisorError
 from advisor.vocabulary.recorded_steps import STEPS
@@ -84,7 +85,7 @@ def command(
         from advisor import api
 
         with api.load(folder, command="advisor record --diagnose") as run:
-            click.echo(run.render("text"))
+            show(run.render("text"))
     else:
         click.echo(f"advisor: next: advisor diagnose {folder}", err=True)
     return status

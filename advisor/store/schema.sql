@@ -364,7 +364,7 @@ CREATE TABLE redundant (
   calls_per_step DOUBLE,            -- median over used steps
   exposed_ns_per_step BIGINT,       -- exposed time of these calls per step, median over ranks, waiting for stragglers left out
   wait_ns_per_step BIGINT,          -- the waiting in them
-  span_ns_per_step BIGINT           -- on a host's timeline, of those that follow one another within 1 ms: from asking for each to asking for the next or its end
+  span_ns_per_step BIGINT           -- on a host's timeline, of those with less than 1 ms of compute between them: from asking for each to asking for the next or its end
 );
 
 -- Gradient synchronisation against gradient accumulation, per step.

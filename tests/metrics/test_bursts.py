@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from advisor.metrics.collectives.summaries import REDUNDANT, TINY_BYTES, may_be_redundant
@@ -15,8 +17,9 @@ INSERT INTO collective BY NAME SELECT 'run' AS run, 0 AS rank, ? AS call_id, 1 A
 """
 
 
-def _span(calls_us: list[tuple[int, int]]) -> int:
-    """``span_ns_per_step`` of scalar gathers that are asked for and end at these microseconds."""
+def _span(calls_us: list[tuple[int, int]], idle_us: Sequence[tuple[int, int]] = ()) -> int:
+    """``span_ns_per_step`` of scalar gathers that are asked for and end at these microseconds; the
+    rank idles between the others."""
     with Store.create() as store:
         con = store.con
         con.execute(
@@ -38,6 +41,12 @@ def _span(calls_us: list[tuple[int, int]]) -> int:
                 """,
                 [number, asked * _US, (asked + 10) * _US, end * _US],
             )
+        for start, end in idle_us:
+            con.execute(
+                "INSERT INTO host_gap BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, "
+                "'other' AS kind, $1 AS start_ns, $2 AS end_ns, $2 - $1 AS idle_ns",
+                [start * _US, end * _US],
+            )
         con.execute(REDUNDANT, ["run"])
         (row,) = con.execute("SELECT span_ns_per_step FROM redundant").fetchall()
         return int(row[0])
@@ -56,6 +65,22 @@ def test_a_burst_lasts_from_asking_for_its_first_call_to_the_end_of_its_last(
     calls_us: list[tuple[int, int]], span_us: int
 ) -> None:
     assert _span(calls_us) == span_us * _US
+
+
+@pytest.mark.parametrize(
+    ("idle_us", "span_us"),
+    [
+        ([(200, 900), (1100, 1900)], 2000),  # Python with an operator in it
+        ([(200, 1900)], 0),  # a pause
+        ([(200, 500)], 0),  # compute of 1.5 ms
+        ([(50, 900)], 0),  # before the call's end: none of what lies between
+    ],
+)
+def test_python_between_two_calls_is_of_the_burst(
+    idle_us: list[tuple[int, int]], span_us: int
+) -> None:
+    """Two calls with 1.8 ms between them."""
+    assert _span([(100, 200), (2000, 2100)], idle_us) == span_us * _US
 
 
 @pytest.mark.parametrize("size", [None, TINY_BYTES, TINY_BYTES + 1])

@@ -189,3 +189,52 @@ def test_the_norm_of_sharded_gradients_is_no_needless_scalar(
             "SELECT coalesce(sum(calls_per_step), 0) FROM redundant WHERE kind = 'tiny'"
         ).fetchone() or (0,)
     assert found == tiny
+
+
+@pytest.mark.parametrize(
+    ("sizes", "optimizer_us", "kinds"),
+    [
+        ((1600, 40, 360), [4500], {("gradients", 3.0)}),  # between the shards and the optimizer
+        (
+            (1600, 40, 360),
+            [500, 9000],
+            {("tiny", 2.0)},
+        ),  # ZeRO-1: what the optimizer made is handed out
+        ((1600, 40, 360), [], {("tiny", 2.0)}),  # no optimizer is recorded: it may have been before
+        ((40, 360), [4500], {("tiny", 2.0)}),  # fewer bytes: something else
+    ],
+)
+def test_sharded_gradients_that_are_gathered_before_the_optimizer_are_whole_for_nobody(
+    sizes: tuple[int, ...], optimizer_us: list[int], kinds: set[tuple[str, float]]
+) -> None:
+    """Gradients of 2,000 bytes are scattered, then calls follow every millisecond."""
+    with Store.create() as store:
+        con = store.con
+        con.execute(
+            """
+            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
+            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
+              100000000 AS end_ns, true AS complete, true AS used,
+              'annotation' AS source;
+            INSERT INTO param_bucket BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS bucket,
+              0 AS call_id;
+            """
+        )
+        for start in optimizer_us:
+            con.execute(
+                "INSERT INTO event BY NAME SELECT 'run' AS run, 0 AS rank, 0 AS event_id, "
+                "'annotation' AS class, 'Optimizer.step#SGD.step' AS name, ? AS start_ns, "
+                "100 AS dur_ns",
+                [start * _US],
+            )
+        calls = [("reduce_scatter", "backward", 2000), *(("all_gather", "other", s) for s in sizes)]
+        for number, (op, phase, size) in enumerate(calls):
+            con.execute(
+                _INSERT_CALL,
+                [number, op, size, phase, number * 1000 * _US, (number * 1000 + 200) * _US],
+            )
+        con.execute(REDUNDANT, ["run"])
+        found = con.execute(
+            "SELECT kind, sum(calls_per_step) FROM redundant GROUP BY kind"
+        ).fetchall()
+    assert {tuple(row) for row in found} == kinds

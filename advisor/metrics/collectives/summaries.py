@@ -56,7 +56,8 @@ TINY_BYTES = 1024
 _BURST_NS = 1_000_000
 # Broadcasts of a step whose bytes are those of its gradients, but for this share, hand out the
 # parameters, and reductions behind the gradients' own average them: a ZeRO-1 optimizer has to hand
-# them out, where every rank updates its own copy nobody needs it.
+# them out, where every rank updates its own copy nobody needs it. Gathers of as many bytes between
+# sharded gradients and the optimizer make them whole, which a norm does not need.
 _AS_MANY_BYTES = 0.1
 
 
@@ -70,11 +71,30 @@ def may_be_redundant(op: str, size: int | None) -> bool:
 REDUNDANT = f"""
 INSERT INTO redundant BY NAME
 {_CALLS},
+gradients AS (
+  SELECT DISTINCT rank, call_id, true AS gradient FROM param_bucket WHERE run = $1),
+optimizing AS (
+  SELECT rank, start_ns FROM event
+  WHERE run = $1 AND class = 'annotation' AND starts_with(name, 'Optimizer.step')),
+reduced AS (
+  SELECT c.*, max(coalesce(enqueue_ns, start_ns)) FILTER (gradient AND op = 'reduce_scatter') OVER (
+      PARTITION BY c.rank, step, process_group ORDER BY start_ns) AS reduced_ns
+  FROM call c LEFT JOIN gradients USING (rank, call_id)),
+-- What is gathered after shards of the gradients were made and before the optimizer takes them
+early AS (
+  SELECT c.rank, c.call_id
+  FROM reduced c ASOF JOIN optimizing o
+    ON o.rank = c.rank AND o.start_ns >= coalesce(c.enqueue_ns, c.start_ns)
+  ASOF LEFT JOIN optimizing p
+    ON p.rank = c.rank AND p.start_ns <= coalesce(c.enqueue_ns, c.start_ns)
+  WHERE op = 'all_gather' AND coalesce(phase, 'other') = 'other'
+    AND reduced_ns IS NOT NULL AND (p.start_ns IS NULL OR reduced_ns > p.start_ns)),
 sent AS (
   SELECT * FROM (SELECT rank, step, process_group, op, phase, bytes,
-      (rank, call_id) NOT IN (SELECT (rank, call_id) FROM param_bucket WHERE run = $1) AS handed
+      (rank, call_id) NOT IN (SELECT (rank, call_id) FROM gradients) AS handed,
+      (rank, call_id) IN (FROM early) AS early
     FROM call)
-  WHERE NOT handed OR op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
+  WHERE NOT handed OR early OR op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
     OR op = 'all_reduce' AND coalesce(phase NOT IN ('forward', 'backward'), true)),
 handing AS (
   SELECT s.rank, s.step, s.process_group, s.op FROM sent s JOIN (
@@ -93,7 +113,7 @@ ordered AS (
   SELECT c.*, coalesce(enqueue_ns, start_ns) AS asked_ns,
     h.rank IS NOT NULL AND (c.op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
       OR c.op = 'all_reduce' AND coalesce(phase NOT IN ('forward', 'backward'), true)
-        AND gradient IS NULL) AS handed,
+        AND gradient IS NULL OR e.rank IS NOT NULL) AS handed,
     -- DistributedDataParallel hands out the first rank's buffers before each forward pass, whole
     -- numbers among them. Megatron hands out token ids to its tensor-parallel ranks: not buffers.
     c.op = 'broadcast' AND coalesce(phase = 'forward', false)
@@ -111,8 +131,8 @@ ordered AS (
     lag(c.op = 'barrier') OVER turn AS after_barrier
   FROM call c LEFT JOIN handing h ON h.rank = c.rank AND h.step = c.step
     AND h.process_group IS NOT DISTINCT FROM c.process_group AND h.op = c.op
-    LEFT JOIN (SELECT DISTINCT rank, call_id, true AS gradient FROM param_bucket WHERE run = $1) b
-      ON b.rank = c.rank AND b.call_id = c.call_id
+    LEFT JOIN gradients b ON b.rank = c.rank AND b.call_id = c.call_id
+    LEFT JOIN early e ON e.rank = c.rank AND e.call_id = c.call_id
     LEFT JOIN reducing r ON r.process_group IS NOT DISTINCT FROM c.process_group
   WINDOW turn AS (PARTITION BY c.rank, c.step, c.process_group ORDER BY start_ns)),
 python AS (
@@ -171,8 +191,11 @@ needless AS (
   FROM timed WHERE buffer
   UNION ALL
   SELECT 'parameters', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
-  FROM timed WHERE handed
+  FROM timed WHERE handed AND op <> 'all_gather'
     AND EXISTS (FROM own_copies o WHERE o.process_group IS NOT DISTINCT FROM timed.process_group)
+  UNION ALL
+  SELECT 'gradients', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
+  FROM timed WHERE handed AND op = 'all_gather'
   UNION ALL
   SELECT 'repeated-gather', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
   FROM gathered WHERE turn > 1),

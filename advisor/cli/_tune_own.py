@@ -42,8 +42,11 @@ def plan(
     job: OwnJob, folder: Path, space: Path | None, budget: Budget, *, resume: bool, quiet: bool
 ) -> Prepared:
     """Look at the job once, and choose what to try."""
+    from advisor.config.own import OwnSpace
+    from advisor.config.sweep import load_space
     from advisor.tune.survey import prepare_own, survey
 
+    axes = load_space(space, OwnSpace) if space is not None else None
     if not quiet:
         click.echo("Looking at the job: one run with its present settings, recorded", err=True)
     if (folder / "trials.jsonl").exists() and not resume:
@@ -53,7 +56,7 @@ def plan(
     found = survey(job, folder, timeout_s=budget.timeout_s, again=resume)
     if not quiet:
         _say(found)
-    sweep, left_out = prepare_own(job, found, folder, space, budget)
+    sweep, left_out = prepare_own(job, found, folder, axes, budget)
     return Prepared(sweep, left_out=left_out)
 
 

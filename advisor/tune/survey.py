@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from advisor.config.paths import shipped
 from advisor.config.sweep import (
     ENVIRONMENT_PREFIX,
     Axis,
+    Space,
     Value,
     default_space,
     load_space,
@@ -36,6 +36,7 @@ from advisor.tune.own import OwnCommand
 from advisor.tune.points import Points
 from advisor.tune.sweep import Sweep, planned
 from advisor.vocabulary.recorded_steps import STEPS
+from advisor.vocabulary.words import plural
 
 FILE_NAME = "survey.json"
 # Communication below this share of the step is not worth a trial: less than a sweep resolves.
@@ -90,7 +91,7 @@ def prepare_own(
     job: OwnJob,
     found: Survey,
     folder: Path,
-    space: Path | None,
+    space: Space | None,
     budget: Budget,
 ) -> tuple[Sweep, list[str]]:
     """The sweep that the survey calls for, and what of the space is left out and why.
@@ -106,8 +107,9 @@ def prepare_own(
     sweep = planned(of_job, axes, folder, Points.of(axes, start), budget)
     if len(sweep.points) == 1:
         raise AdvisorError(
-            "nothing to vary: " + "; ".join([*left_out, *(f"{n}: one value" for n in sweep.fixed)]),
-            hint="name axes that this job heeds with --space",
+            "nothing to vary: "
+            + "; ".join([*left_out, *(f"{n}: no second value is left" for n in sweep.fixed)]),
+            hint="name axes and values that this job heeds with --space",
         )
     return sweep, left_out
 
@@ -118,10 +120,9 @@ def _expected(axis: Axis, found: Survey) -> float:
     return max((found.findings.get(rule, 0.0) for rule in rules), default=0.0)
 
 
-def _axes(found: Survey, space: Path | None) -> tuple[list[Axis], list[str]]:
+def _axes(found: Survey, space: Space | None) -> tuple[list[Axis], list[str]]:
     """The axes of the space that this job heeds and that may act, and why the others are out."""
-    path = space or shipped("workloads") / "sweeps" / "own.yaml"
-    own = load_space(path, OwnSpace)
+    own = space or load_space(shipped("workloads") / "sweeps" / "own.yaml", OwnSpace)
     axes: list[Axis] = list(own.axes)
     if space is None and found.backend in ("gloo", "nccl"):
         listed = default_space(found.backend).axes
@@ -130,9 +131,12 @@ def _axes(found: Survey, space: Path | None) -> tuple[list[Axis], list[str]]:
     for axis in axes:
         if why := _why_not(axis, found, given=space is not None):
             left_out.append(f"{axis.variable}: {why}")
-        else:
-            kept.append(axis)
-    return on_interface(_possible(kept, found), os.environ.get("GLOO_SOCKET_IFNAME")), left_out
+            continue
+        cannot = {value: why for value in axis.values if (why := _cannot(axis, value, found))}
+        values = [value for value in axis.values if value not in cannot]
+        kept.append(axis.model_copy(update={"values": values}))
+        left_out += [f"{axis.variable}={value}: {why}" for value, why in cannot.items()]
+    return on_interface(kept, os.environ.get("GLOO_SOCKET_IFNAME")), left_out
 
 
 def _why_not(axis: Axis, found: Survey, *, given: bool) -> str:
@@ -150,22 +154,15 @@ def _why_not(axis: Axis, found: Survey, *, given: bool) -> str:
     return ""
 
 
-def _possible(axes: Sequence[Axis], found: Survey) -> list[Axis]:
-    """The axes without values that cannot be: threads beyond an equal share of the cores only make
-    ranks wait for each other; torch refuses its bf16 hook on gloo (DDP._check_comm_hook).
-    """
-    cores = len(os.sched_getaffinity(0))
-    most = max(1, cores // max(found.world_size, 1))
-
-    def possible(setting: str, value: Value) -> bool:
-        if setting == "env.OMP_NUM_THREADS":
-            return int(str(value)) <= most
-        return (setting, value, found.backend) != ("comm_hook", "bf16", "gloo")
-
-    return [
-        axis.model_copy(update={"values": [v for v in axis.values if possible(axis.setting, v)]})
-        for axis in axes
-    ]
+def _cannot(axis: Axis, value: Value, found: Survey) -> str:
+    """Why this job cannot run a value at all; '' where it can (DDP._check_comm_hook)."""
+    if (axis.setting, value, found.backend) == ("comm_hook", "bf16", "gloo"):
+        return "torch refuses its bf16 hook on gloo"
+    if axis.setting == "env.OMP_NUM_THREADS":
+        most = max(1, len(os.sched_getaffinity(0)) // max(found.world_size, 1))
+        if int(str(value)) > most:
+            return f"more than the {plural(most, 'core')} of each rank"
+    return ""
 
 
 def _present(setting: str, found: Survey) -> Any:

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from advisor.cli._tune_own import job_of
-from advisor.config.own import OwnJob, load_own_job
+from advisor.cli._tune_own import job_of, plan
+from advisor.config.own import OwnAxis, OwnJob, OwnSpace, load_own_job
 from advisor.errors import AdvisorError
 from advisor.profile import own
 from advisor.profile.failures import LaunchError
@@ -51,7 +51,7 @@ FOUND = Survey(
 )
 
 
-def sweep_of(folder: Path, found: Survey = FOUND, space: Path | None = None):
+def sweep_of(folder: Path, found: Survey = FOUND, space: OwnSpace | None = None):
     job = OwnJob(command=("torchrun", "train.py"))
     return prepare_own(job, found, folder, space, Budget(timeout_s=1))
 
@@ -155,14 +155,31 @@ def test_settings_of_communication_are_not_tried_where_it_costs_nothing(tmp_path
     assert any(line.startswith("bucket_cap_mb: communication takes 0.1%") for line in left_out)
 
 
-def test_a_space_of_ones_own_is_checked_against_what_the_hook_can_set(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("axis", "said"),
+    [
+        ("setting: comm_hook\n    values: [none, fp32]", "comm_hook"),
+        ("setting: micro_batch\n    values: [1]", "unknown setting 'micro_batch'"),
+    ],
+)
+def test_a_space_of_ones_own_is_checked_before_the_job_is_looked_at(
+    tmp_path: Path, axis: str, said: str
+) -> None:
     space = tmp_path / "space.yaml"
-    space.write_text("axes:\n  - setting: comm_hook\n    values: [none, fp32]\n")
-    with pytest.raises(AdvisorError, match="comm_hook"):
-        sweep_of(tmp_path, space=space)
-    space.write_text("axes:\n  - setting: micro_batch\n    values: [1]\n")
-    with pytest.raises(AdvisorError, match="unknown setting 'micro_batch'"):
-        sweep_of(tmp_path, space=space)
+    space.write_text(f"axes:\n  - {axis}\n")
+    job = OwnJob(command=(sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w')"))
+    with pytest.raises(AdvisorError, match=said):
+        plan(job, tmp_path / "out", space, Budget(timeout_s=1), resume=False, quiet=True)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_value_that_the_backend_refuses_is_named(tmp_path: Path) -> None:
+    hooks = OwnAxis(setting="comm_hook", values=["none", "bf16"])
+    with pytest.raises(AdvisorError) as error:
+        sweep_of(tmp_path, space=OwnSpace(axes=[hooks]))
+    assert "comm_hook=bf16: " in error.value.message
+    _, left_out = sweep_of(tmp_path)
+    assert any(line.startswith("comm_hook=bf16: ") for line in left_out)
 
 
 def test_the_command_of_a_file_and_of_the_command_line(tmp_path: Path) -> None:

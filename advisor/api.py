@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from advisor.findings import FindingsReport
 
 PathLike = str | Path
-# What names a trace's format, not its run: `lr-0.1.pt.trace.json.gz` is the run lr-0.1.
-_TRACE_ENDING = re.compile("json|jsonl|sqlite|db|duckdb|parquet|log|txt|csv|xml|gz|zst|xz|bz2")
 
 
 class Run:
@@ -139,31 +136,9 @@ class Run:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, what to do first, and a row per finding."""
-        from html import escape
+        from advisor.report import notebook
 
-        from advisor.report import pasted, summary
-        from advisor.report.commands import step_code
-
-        def cells(tag: str, values: Sequence[object]) -> str:
-            inside = "".join(
-                f'<{tag} style="text-align:left">{escape(str(value))}</{tag}>' for value in values
-            )
-            return f"<tr>{inside}</tr>"
-
-        verdict, findings = self.report.verdict, self.report.findings
-        todo = [pasted.to_paste(step, self.report, verdict.run) for step in verdict.next_steps]
-        steps = "".join(f"<li>{step_code(step)}</li>" for step in todo)
-        rows = [
-            cells("td", [number, f.severity.value, summary.sure(f), summary.per_step(f),
-                         summary.cause(f, self.report), f.rule, summary.place(f)])
-            for number, f in enumerate(findings, 1)
-        ]  # fmt: skip
-        per = summary.per(self.report)
-        head = cells("th", ["#", "severity", "sure", per, "finding", "rule", "where"])
-        table = f"<table>{head}{''.join(rows)}</table>" if rows else ""
-        said = [summary.state(self.report), verdict.why]
-        html = f"<p><b>{escape(verdict.headline())}</b><br>{'<br>'.join(map(escape, said))}</p>"
-        return html + (f"<ol>{steps}</ol>" if steps else "") + table
+        return notebook.render(self.report)
 
     def close(self) -> None:
         """Release the store; what was diagnosed stays in :attr:`report`."""
@@ -238,33 +213,10 @@ def load(
     return read
 
 
-def run_names(paths: Sequence[PathLike]) -> list[str]:
-    """A short distinct name for each of several runs, from their paths."""
-    names = [_without_endings(Path(path).name) or str(path) for path in paths]
-    if len(set(names)) < len(names):
-        # What all of them begin with tells none apart.
-        parts = [Path(path).parts for path in paths]
-        most = min(map(len, parts)) - 1
-        same = next((i for i in range(most) if len({own[i] for own in parts}) > 1), most)
-        names = ["-".join(own[same:]).strip("./").replace("/", "-") or "run" for own in parts]
-    return [
-        name if names.count(name) == 1 else f"{name}-{index + 1}"
-        for index, name in enumerate(names)
-    ]
-
-
-def _without_endings(name: str) -> str:
-    stem, _, ending = name.rpartition(".")
-    if not _TRACE_ENDING.fullmatch(ending):
-        return name
-    while _TRACE_ENDING.fullmatch(ending):
-        name = stem
-        stem, _, ending = name.rpartition(".")
-    return name.removesuffix(".pt.trace")
-
-
 def load_runs(paths: Sequence[PathLike], *, command: str = "", lean: bool = False) -> Run:
-    """Read several runs into one store, each under its name (:func:`run_names`)."""
+    """Read several runs into one store, each under its name (advisor.ingest.run_names)."""
+    from advisor.ingest.run_names import run_names
+
     runs = {name: [path] for name, path in zip(run_names(paths), paths, strict=True)}
     return _read(Store.create(), runs, lean=lean, command=command)
 

@@ -18,6 +18,7 @@ from advisor.cli import _compare_tables as tables
 from advisor.cli.compare import _judge, command
 from advisor.errors import AdvisorError
 from advisor.findings import Basis, Finding, Severity
+from advisor.ingest.run_names import run_names
 from advisor.metrics.compare.figures import RunFigures, figures, operators
 from advisor.metrics.compare.jobs import unlike
 from advisor.metrics.compare.new_findings import new_finding
@@ -80,7 +81,7 @@ def test_figures_of_a_recording_agree_with_its_construction(runs: list[str]) -> 
             + found.idle_ns
         )
         assert parts == pytest.approx(found.window_ns, abs=5), "means, each rounded"
-        same = operators(run.store.con, *api.run_names(runs))
+        same = operators(run.store.con, *run_names(runs))
         assert same, "the same model, so operators differ in time only"
         assert {row.change for row in same} == {"changed"}
 
@@ -208,7 +209,7 @@ def test_exposed_communication_of_operations_adds_up(runs: list[str]) -> None:
     ],
 )
 def test_runs_keep_the_dots_in_their_names(paths: list[str], names: list[str]) -> None:
-    assert api.run_names(paths) == names
+    assert run_names(paths) == names
 
 
 def test_one_run_is_told_what_to_compare_it_with(runs: list[str], tmp_path: Path) -> None:
@@ -438,7 +439,7 @@ def test_that_nothing_changed_is_said(runs: list[str]) -> None:
     assert "+0.000 ms" not in done.stdout
     with api.load_runs([runs[0], runs[0]]) as run:
         assert "No operator changed in calls or time against" in run.render("html")
-        found = comparison(run.store.con, dict.fromkeys(api.run_names([runs[0], runs[0]]), Timed()))
+        found = comparison(run.store.con, dict.fromkeys(run_names([runs[0], runs[0]]), Timed()))
     assert "do not differ beyond noise" in rows.headline(found)
 
 

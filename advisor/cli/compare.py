@@ -69,9 +69,10 @@ def command(
     )
     from advisor import api
     from advisor.cli import _compare_tables as tables
+    from advisor.ingest.run_names import run_names
     from advisor.metrics.compare.runs import comparison
 
-    names = api.run_names(runs)
+    names = run_names(runs)
     timed = {name: _timed(Path(path)) for name, path in zip(names, runs, strict=True)}
     loaded = api.load_runs(runs)
     with loaded:

@@ -6,7 +6,6 @@ the name says otherwise; sizes are bytes.
 
 from __future__ import annotations
 
-import math
 from enum import StrEnum
 from typing import Any
 
@@ -16,25 +15,20 @@ SCHEMA_VERSION = 3
 
 
 class Severity(StrEnum):
-    """How much a finding matters; ordered by :data:`SEVERITY_ORDER`."""
+    """How much a finding matters, worst first."""
 
     CRITICAL = "critical"
     WARNING = "warning"
     INFO = "info"
 
 
-SEVERITY_ORDER: dict[Severity, int] = {
-    Severity.CRITICAL: 0,
-    Severity.WARNING: 1,
-    Severity.INFO: 2,
-}
+SEVERITY_ORDER = {severity: place for place, severity in enumerate(Severity)}
 
 CRITICAL_SHARE, WARNING_SHARE = 0.10, 0.03
 """Of the median step: from here on a recoverable time is critical, or a warning."""
-SURE = 0.9
-"""Probability from which on a cause is sure."""
-_WIDE = 4.0
-"""High end of a gain over its low end: beyond, it is of unknown size."""
+SURE, LIKELY = 0.9, 0.5
+"""Probability from which on a cause is sure, and below which something else is likelier."""
+_WIDE = 4.0  # high end of a gain over its low end: beyond, it is of unknown size
 
 
 def is_wide(low_ns: int | None, high_ns: int | None) -> bool:
@@ -61,8 +55,7 @@ class Basis(StrEnum):
     UNTRIED = "untried"
     """How often rules were right when no lab had tried them."""
     OPTION = "option"
-    """It may give nothing: an option to try, and no cause of a loss. No lab counts how often it
-    gives something: no probability."""
+    """It may give nothing: an option to try. No lab counts how often it gives something."""
     LOSS = "loss"
     """Time that is seen to be lost, with nobody behind it: no cause, so no probability of one."""
     EVIDENCE = "evidence"
@@ -101,13 +94,13 @@ class Outcome(_Model):
     outcome: OutcomeKind
     reason: str = ""
     mistakes: list[str] = Field(
-        default_factory=list,
+        [],
         description="savings of the rule that cannot be, kept within the step: a bug of the rule",
     )
     how_to_capture: str = ""
-    lacks: str = Field(default="", description="the missing evidence in a few words")
+    lacks: str = Field("", description="the missing evidence in a few words")
     not_in_the_job: bool = Field(
-        default=False, description="what is missing is not of this job: no recording would hold it"
+        False, description="what is missing is not of this job: no recording would hold it"
     )
 
 
@@ -115,7 +108,7 @@ class Note(_Model):
     """What must be known beside the findings: programs act on ``code`` and ``values``."""
 
     code: str = Field(description="of advisor.messages.NOTES")
-    values: dict[str, Any] = Field(default_factory=dict)
+    values: dict[str, Any] = {}
     text: str = Field(description="the same in words, without a full stop")
 
 
@@ -124,7 +117,7 @@ class Table(_Model):
 
     title: str
     columns: list[str]
-    rows: list[list[Any]] = Field(default_factory=list)
+    rows: list[list[Any]] = []
     note: str = ""
 
 
@@ -136,19 +129,19 @@ class Window(_Model):
 
     start_ns: int
     end_ns: int
-    ranks: list[int] = Field(default_factory=list)
+    ranks: list[int] = []
     step: int | None = None
     culprit_rank: int | None = None
-    call_ids: list[int] = Field(default_factory=list)
+    call_ids: list[int] = []
 
 
 class Evidence(_Model):
     """Why we say so: numbers as tables, the query that produced them, the window to look at."""
 
-    tables: list[Table] = Field(default_factory=list)
+    tables: list[Table] = []
     sql: str = ""
     window: Window | None = None
-    facts: dict[str, Any] = Field(default_factory=dict)
+    facts: dict[str, Any] = {}
 
 
 class ClaimedCalls(_Model):
@@ -179,58 +172,45 @@ class Finding(_Model):
     rule: str
     severity: Severity
     title: str = Field(description="one short sentence that names the place")
-    because: list[str] = Field(
-        default_factory=list, description="the evidence in at most two short sentences"
-    )
+    because: list[str] = Field([], description="the evidence in at most two short sentences")
     message: str
     probability: float | None = Field(
-        default=None, description="that the cause is real, as the labs found it (0 to 1)"
+        None, description="that the cause is real, as the labs found it (0 to 1)"
     )
-    basis: Basis | None = Field(default=None, description="what the probability rests on")
+    basis: Basis | None = Field(None, description="what the probability rests on")
     category: str = ""
-    ranks: list[int] = Field(default_factory=list)
-    hosts: list[str] = Field(default_factory=list)
-    links: list[str] = Field(default_factory=list, description="'host a -> host b' or '2 -> 3'")
+    ranks: list[int] = []
+    hosts: list[str] = []
+    links: list[str] = Field([], description="'host a -> host b' or '2 -> 3'")
     process_group: str | None = None
-    where: str = Field(default="", description="short place for tables, e.g. 'rank 2', 'dp group'")
-    savings_ns: int | None = Field(default=None, description="recoverable time per step")
+    where: str = Field("", description="short place for tables, e.g. 'rank 2', 'dp group'")
+    savings_ns: int | None = Field(None, description="recoverable time per step")
     savings_low_ns: int | None = None
     savings_high_ns: int | None = None
-    savings_share: float | None = Field(default=None, description="savings_ns / median step")
+    savings_share: float | None = Field(None, description="savings_ns / median step")
     claims: dict[str, int] = Field(
-        default_factory=dict,
+        {},
         description="the time that it is about, ns per step: mean over ranks, by kind of time; of "
         "what findings listed before it are about too, what they leave, so that all claims "
         "together are no more than the step",
     )
     claimed_calls: list[ClaimedCalls] = Field(
-        default_factory=list, description="the calls of which that is, those of most time first"
+        [], description="the calls of which that is, those of most time first"
     )
     confidence: Confidence = Confidence.RULE_OF_THUMB
     assumes: str = ""
     evidence: Evidence = Field(default_factory=Evidence)
     sets: dict[str, str] = Field(
-        default_factory=dict, description="settings that the fix sets, whose replay is its gain"
+        {}, description="settings that the fix sets, whose replay is its gain"
     )
-    fix: list[str] = Field(default_factory=list, description="exact settings or code, in order")
+    fix: list[str] = Field([], description="exact settings or code, in order")
     verify: str = ""
-    wrong_if: list[str] = Field(default_factory=list)
-    see: list[str] = Field(default_factory=list)
-    merged: list[Effect] = Field(
-        default_factory=list, description="other rules' findings that this cause explains"
-    )
-
-    def of_step_ns(self) -> float:
-        """The step that its savings are a share of; endless where that is not known."""
-        if not self.savings_ns or not self.savings_share:
-            return math.inf
-        return round(self.savings_ns / self.savings_share)
+    wrong_if: list[str] = []
+    see: list[str] = []
+    merged: list[Effect] = Field([], description="other rules' findings that this cause explains")
 
     def at_most_ns(self) -> int | None:
-        """The upper end of a gain whose interval reaches down to nothing, else None.
-
-        Then no number in between is promised anywhere: 'up to' this much.
-        """
+        """The upper end of a gain that may be nothing, of which no less is promised; else None."""
         if self.savings_ns is None or self.savings_low_ns is None or self.savings_low_ns > 0:
             return None
         return self.most_ns() or None
@@ -244,13 +224,20 @@ class Finding(_Model):
         unsure = self.probability is not None and self.probability < SURE
         return not unsure and self.basis is not Basis.UNTRIED
 
+    def is_option(self) -> bool:
+        """Whether a change may give nothing: worth a try, and no cause of a loss."""
+        unlikely = self.probability is not None and self.probability < LIKELY
+        return self.basis is Basis.OPTION or unlikely
+
+    def is_probable(self) -> bool:
+        """Whether its cause is likely and not sure, which its words say."""
+        likely = not self.is_option() and self.basis is not Basis.LOSS
+        return bool(self.savings_ns) and likely and not self.is_sure()
+
     def is_of_unknown_cost(self) -> bool:
         """Whether the cause is sure and its cost is not: no number inside the interval is said."""
-        return (
-            self.basis not in (Basis.LOSS, Basis.OPTION)
-            and self.is_sure()
-            and is_wide(self.savings_low_ns, self.savings_high_ns)
-        )
+        wide = is_wide(self.savings_low_ns, self.savings_high_ns)
+        return wide and self.is_sure() and self.basis not in (Basis.LOSS, Basis.OPTION)
 
 
 class Verdict(_Model):
@@ -266,13 +253,11 @@ class Verdict(_Model):
     reason: str = ""
     severity: Severity = Severity.INFO
     finding: str | None = None
-    run: str = Field(default="", description="whose verdict it is, where there are several runs")
-    values: dict[str, Any] = Field(default_factory=dict)
+    run: str = Field("", description="whose verdict it is, where there are several runs")
+    values: dict[str, Any] = {}
     savings_ns: int | None = None
-    why: str = Field(default="", description="at most two sentences")
-    next_steps: list[str] = Field(
-        default_factory=list, description="at most three commands or edits"
-    )
+    why: str = Field("", description="at most two sentences")
+    next_steps: list[str] = Field([], description="at most three commands or edits")
 
     def headline(self) -> str:
         """The title, with the run that it is about where there are several."""
@@ -291,19 +276,16 @@ class RunSummary(_Model):
     step_source: str
     events_read: int
     events_dropped: int
-    inputs: list[str] = Field(default_factory=list)
+    inputs: list[str] = []
     recordings: list[str] = Field(
-        default_factory=list,
+        [],
         description="the inputs that hold steps, which a comparison needs: no logs or benchmarks",
     )
-    notes: list[Note] = Field(default_factory=list)
+    notes: list[Note] = []
     caveats: list[Note] = Field(
-        default_factory=list,
-        description="beside the verdict: where steps come from, what is in none of them",
+        [], description="beside the verdict: where steps come from, what is in none of them"
     )
-    verdict: Verdict | None = Field(
-        default=None, description="of this run, where there are several"
-    )
+    verdict: Verdict | None = Field(None, description="of this run, where there are several")
 
 
 class FindingsReport(_Model):

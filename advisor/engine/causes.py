@@ -22,7 +22,6 @@ COVERED = 0.5
 _NEARLY = 0.8
 # Gains that differ by less are no ground to prefer the setting that costs more.
 _TIE = 0.8
-LIKELY = 0.5  # probability: below, something else is likelier
 # What a rule says of the time it claims: where it goes, who holds it up, or why.
 _DEPTH = {"where": 0, "who": 1, "why": 2}
 
@@ -84,12 +83,12 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
             mutual = share >= COVERED and _share(ordered[other], ordered[index]) >= COVERED
             # The interval of an option, from nothing on, holds every smaller gain.
             same = _holds(cause, item.savings_ns) or (
-                not is_option(item) and _holds(item, cause.savings_ns)
+                not item.is_option() and _holds(item, cause.savings_ns)
             )
             sure = share * _sure_part(cause) >= COVERED
             worse = other < index and (same if mutual else sure)
             # What may give nothing takes the place of no other remedy.
-            weighs = depth[index] < depth[other] or not is_option(cause) or cause.rule == item.rule
+            weighs = depth[index] < depth[other] or not cause.is_option() or cause.rule == item.rule
             if share and (deeper or worse) and weighs and _severe_enough(cause, item):
                 causes.append((share, -other, theirs))
         together = not depth[index]
@@ -158,7 +157,7 @@ def _gives_surely_less(cause: Finding, effect: Finding, *, as_deep: bool) -> boo
     meant, what it gives where it gives anything.
     """
     most = cause.at_most_ns() or (cause.savings_ns if as_deep else cause.savings_high_ns)
-    least = effect.savings_ns if is_option(effect) else effect.savings_low_ns
+    least = effect.savings_ns if effect.is_option() else effect.savings_low_ns
     return most is not None and least is not None and most < least
 
 
@@ -185,7 +184,7 @@ def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> lis
         findings,
         key=lambda item: (
             SEVERITY_ORDER[item.severity],
-            (1 if is_option(item) else 0) if _can_be_shown(item) else 2,
+            (1 if item.is_option() else 0) if _can_be_shown(item) else 2,
             -_sure_ns(item),
             -(item.savings_ns or 0),
             item.rule,
@@ -248,12 +247,6 @@ def _holds(finding: Finding, gain_ns: int | None) -> bool:
     """Whether a gain is within the finding's interval."""
     low, high = finding.savings_low_ns, finding.savings_high_ns
     return None not in (low, high, gain_ns) and low <= gain_ns <= high  # type: ignore[operator]
-
-
-def is_option(finding: Finding) -> bool:
-    """Whether a change may give nothing: worth a try, and no cause of a loss."""
-    sure = finding.probability
-    return finding.basis is Basis.OPTION or (sure is not None and sure < LIKELY)
 
 
 def expected_ns(finding: Finding) -> float:

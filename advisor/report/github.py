@@ -21,14 +21,14 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     lines = []
     for finding in report.findings:
         body = [
-            summary.words(finding) or finding.title,
+            summary.words(finding) or summary.title(finding),
             f"{summary.per(report).capitalize()}: {summary.per_step(finding)}",
         ]
         body += [f"Sure: {sure}"] if (sure := summary.sure(finding)) else []
         body += [f"Fix: {step}" for step in finding.fix[:3]]
         run = summary.run_of(finding, report)
         whose = f"{run}: " if run else ""
-        title = _property(one_line(f"{whose}{finding.rule}: {finding.title}"))
+        title = _property(one_line(f"{whose}{finding.rule}: {summary.title(finding)}"))
         lines.append(f"::{_COMMAND[finding.severity]} title={title}::{_data(chr(10).join(body))}")
     for outcome in report.outcomes:
         if outcome.outcome is OutcomeKind.ERROR:

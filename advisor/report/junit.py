@@ -54,7 +54,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
                 failure = ET.SubElement(
                     case,
                     "failure",
-                    message=printable(grave[0].title),
+                    message=printable(summary.title(grave[0])),
                     type=grave[0].severity.value,
                 )
                 failure.text = "\n\n".join(_text(finding, report) for finding in found)
@@ -62,7 +62,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
                 output = ET.SubElement(case, "system-out")
                 output.text = "\n\n".join(_text(finding, report) for finding in found)
             elif (run, outcome.rule) in merged:
-                causes = [finding.title for finding in merged[run, outcome.rule]]
+                causes = [summary.title(finding) for finding in merged[run, outcome.rule]]
                 output = ET.SubElement(case, "system-out")
                 output.text = printable(say(SUMMARY, "explained", {"causes": causes}))
         suite.attrib.update({key: str(value) for key, value in tally.items()})
@@ -73,7 +73,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
 
 def _text(finding: Finding, report: FindingsReport) -> str:
     lines = [
-        finding.title,
+        summary.title(finding),
         summary.words(finding),
         f"{summary.per(report)}: {summary.per_step(finding)}",
     ]

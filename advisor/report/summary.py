@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 
@@ -173,7 +174,12 @@ def sure(finding: Finding) -> str:
 def cause(finding: Finding, report: FindingsReport) -> str:
     """What is wrong, with the run that it is in where there are several."""
     run = run_of(finding, report)
-    return f"{run}: {finding.title}" if run else finding.title
+    return f"{run}: {title(finding)}" if run else title(finding)
+
+
+def title(finding: Finding) -> str:
+    """What is wrong, and whether it is only probable, as a verdict on it says."""
+    return say(SUMMARY, "cause", {"probable": finding.is_probable(), "title": finding.title})
 
 
 def words(finding: Finding) -> str:
@@ -199,10 +205,11 @@ def per_step(finding: Finding) -> str:
         return "–"
     if (most := finding.at_most_ns()) is not None:
         return f"up to {about(most)}"
+    gain_ns, low_ns, high_ns = finding.savings_ns, finding.savings_low_ns, finding.savings_high_ns
+    step_ns = round(gain_ns / finding.savings_share) if finding.savings_share else math.inf
     if finding.is_of_unknown_cost():
-        return span(finding.savings_low_ns or 0, finding.savings_high_ns or 0, finding.of_step_ns())
-    low_ns, high_ns = finding.savings_low_ns, finding.savings_high_ns
-    return estimate(finding.savings_ns, low_ns, high_ns, finding.of_step_ns())
+        return span(low_ns or 0, high_ns or 0, step_ns)
+    return estimate(gain_ns, low_ns, high_ns, step_ns)
 
 
 def is_nothing(finding: Finding) -> bool:

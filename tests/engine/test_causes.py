@@ -271,7 +271,7 @@ def test_whose_time_is_claimed_tells_groups_side_by_side_without_their_ranks() -
         return item, replace(ledger_of({group: (1e6, 1.0)}), ranks=frozenset({group, group + 1}))
 
     (kept,) = merge([tiny(0), tiny(2), tiny(4)], RULES)
-    assert kept.where == "tp 0 and 2 groups like it"
+    assert kept.where == "tp 0 (and 2 groups like it)"
     assert len(kept.merged) == 2
 
 

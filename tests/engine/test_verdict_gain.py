@@ -40,6 +40,34 @@ def test_a_wide_gain_is_said_with_its_interval() -> None:
 
 
 @pytest.mark.parametrize(
+    ("moving", "of", "cannot"),
+    [
+        (0.45, "data-parallel all_reduce", True),
+        (0.35, "data-parallel all_reduce", False),
+        (0.45, "all_gather", False),
+        (0.65, "all_gather", True),
+    ],
+)
+def test_transfers_that_take_longer_than_compute_are_no_unknown_cause(
+    moving: float, of: str, cannot: bool
+) -> None:
+    """GIVEN 60 % compute, two thirds of it backward, whom gradients run under."""
+    lost = shares(exposed=0.3, compute=0.6, idle=0.1, moving=moving)
+    with store_of(ranks=4, steps=8) as store:
+        sandbox = Sandbox(store, RUN)
+        known, unsplit = (
+            in_words(decide(it), it, sandbox)
+            for it in (
+                situation(shares=lost, most_exposed=of),
+                situation(shares=lost._replace(wait_known=False), most_exposed=of),
+            )
+        )
+    assert (known.values["moving"] > known.values["beside"]) == cannot
+    assert ("unknown" in known.title) != cannot
+    assert "beside" not in unsplit.values
+
+
+@pytest.mark.parametrize(
     ("low", "high", "wide"),
     [(15, 31, True), (15, 30, False), (0, 27, False), (20, 20, False), (None, 30, False)],
 )

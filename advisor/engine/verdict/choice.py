@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from advisor.engine.causes import COVERED, expected_ns, is_option
+from advisor.engine.causes import COVERED, expected_ns
 from advisor.engine.verdict.facts import Shares, Situation
 from advisor.findings import WARNING_SHARE, Finding, VerdictKind
 
@@ -34,7 +34,7 @@ def best(it: Situation, least: float) -> Decision | None:
     likely = [
         item
         for item in it.findings
-        if not is_option(item)
+        if not item.is_option()
         and expected_ns(item) >= least * it.step_ns
         # Some waiting is normal on any machine.
         and (item.rule not in NOBODYS or (item.savings_ns or 0) >= LOST * it.step_ns)

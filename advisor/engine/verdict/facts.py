@@ -55,6 +55,7 @@ _SHARES = (
     "sum(idle_ns)::DOUBLE / sum(window_ns) AS idle, "
     "coalesce(sum(hidden_comm_ns)::DOUBLE / nullif(sum(comm_ns), 0), 0) AS hidden, "
     "coalesce(bool_and(exposed_wait_ns IS NOT NULL), false) AS wait_known, "
+    "(sum(comm_ns) - coalesce(sum(exposed_wait_ns), 0))::DOUBLE / sum(window_ns) AS moving, "
     "(SELECT coalesce(avg(least(bubble_share, ideal_bubble_share)), 0) FROM pipeline_stage) "
     "AS schedule, "
     "coalesce((SELECT sum(exposed_transfer_ns)::DOUBLE FROM call WHERE process_group IN "
@@ -74,15 +75,16 @@ _SAVES = (
 # What 8-way tensor parallelism inside a host pays by design: it runs at 77 % of eight times one GPU
 # (Shoeybi et al., Megatron-LM, 2019, figure 5). Of more some is lost.
 _TENSOR_PARALLEL = 0.23
+_BACKWARD = 2 / 3  # of compute: twice the FLOPs of the forward pass
 _LOSSES = {"file-not-read", "file-lost-records", "file-partly-read", "ranks-cut"}
 
 
 class Shares(NamedTuple):
     """Parts of the mean step of all ranks, from 0 to 1; ``hidden`` is of communication.
 
-    ``schedule`` is what a pipeline's schedule leaves idle by design: exposed waiting, or idle.
-    ``activations``: exposed sums of activations (tensor parallelism) inside hosts, which what
-    follows needs.
+    ``moving`` is communication without exposed waiting, hidden or not. ``schedule`` is what a
+    pipeline's schedule leaves idle by design: exposed waiting, or idle. ``activations``: exposed
+    sums of activations (tensor parallelism) inside hosts, which what follows needs.
     """
 
     exposed: float
@@ -90,8 +92,14 @@ class Shares(NamedTuple):
     idle: float
     hidden: float
     wait_known: bool
+    moving: float = 0.0
     schedule: float = 0.0
     activations: float = 0.0
+
+    def beside(self, most_exposed: str) -> float:
+        """The compute that communication can run under: of gradients the backward pass."""
+        of_gradients = most_exposed.endswith(("all_reduce", "reduce_scatter"))
+        return self.compute * (_BACKWARD if of_gradients else 1.0)
 
     @property
     def lost(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from advisor.engine.causes import is_option
 from advisor.engine.verdict.choice import (
     LARGE,
     LOST,
@@ -55,12 +54,12 @@ def _explained(it: Situation, shares: Shares) -> bool:
     top = next((item for item in it.findings if item.savings_ns), None)
     if top is None:
         return False
-    is_counted = not is_option(top) and top.savings_low_ns == 0
+    is_counted = not top.is_option() and top.savings_low_ns == 0
     in_them = is_counted or (
-        not is_option(top) and top.is_sure() and mostly(top, "wait", "transfer")
+        not top.is_option() and top.is_sure() and mostly(top, "wait", "transfer")
     )
     # Causes beside each other count together: none of them is an effect of another.
-    likely = sum(item.savings_ns or 0 for item in it.findings if not is_option(item))
+    likely = sum(item.savings_ns or 0 for item in it.findings if not item.is_option())
     gives_ns = max(top.most_ns() if is_counted else top.savings_ns or 0, likely)
     return gives_ns >= (0.5 if in_them else 1.0) * exposed_ns
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.engine import how_to_record
-from advisor.engine.causes import is_option
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.choice import LOST, NOBODYS, SMALL, UNCOUNTED, Decision, mostly
 from advisor.engine.verdict.facts import Situation
@@ -95,7 +94,7 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
 def _is_idle_most(it: Situation) -> bool:
     """Whether devices idle longer than is exposed, and a likely cause is about that."""
     best = next(iter(options(it)), None)
-    if best is None or is_option(best) or it.shares is None:
+    if best is None or best.is_option() or it.shares is None:
         return False
     return it.shares.idle > it.shares.exposed and mostly(best, "idle")
 
@@ -129,7 +128,7 @@ def _try(item: Finding, it: Situation) -> dict[str, Any]:
     is sure."""
     ends = (item.savings_low_ns, item.savings_high_ns)
     return {
-        "probability": None if is_option(item) else item.probability,
+        "probability": None if item.is_option() else item.probability,
         "per_step": it.facts.words()["per_step"],
         "cause": item.title.rstrip("."),
         "gain": estimate(item.savings_ns or 0, *ends),
@@ -148,11 +147,11 @@ def options(it: Situation) -> Sequence[Finding]:
     worth = [
         item
         for item in it.findings
-        if (is_option(item) or (item.severity is not Severity.INFO and item.rule not in NOBODYS))
+        if (item.is_option() or (item.severity is not Severity.INFO and item.rule not in NOBODYS))
         and it.step_ns
         and (item.savings_ns or 0) >= least
     ]
-    return sorted(worth, key=lambda item: (is_option(item), -item.most_ns()))
+    return sorted(worth, key=lambda item: (item.is_option(), -item.most_ns()))
 
 
 def look_at(it: Situation) -> Finding | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from advisor.engine.causes import expected_ns, is_option
+from advisor.engine.causes import expected_ns
 from advisor.engine.verdict.choice import (
     LARGE,
     LEAST_KNOWN,
@@ -166,7 +166,7 @@ def _lossy(it: Situation, shares: Shares) -> Decision | None:
 
 def _waiting(it: Situation, _: Shares) -> Decision | None:
     """Waiting that nobody is behind, and yet is worth a warning of its own: so is the run."""
-    worth = (item for item in it.findings if item.rule in NOBODYS and not is_option(item))
+    worth = (item for item in it.findings if item.rule in NOBODYS and not item.is_option())
     loss = next(
         (item for item in worth if item.savings_ns and item.severity != Severity.INFO), None
     )
@@ -175,7 +175,7 @@ def _waiting(it: Situation, _: Shares) -> Decision | None:
 
 def _possible(it: Situation) -> list[Finding]:
     """Options that are graded as losses: where they are the cause their whole interval pays."""
-    return [item for item in it.findings if is_option(item) and item.severity is not Severity.INFO]
+    return [item for item in it.findings if item.is_option() and item.severity is not Severity.INFO]
 
 
 def _healthy(_: Situation, __: Shares) -> Decision | None:

@@ -135,6 +135,8 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
                    "option_ns": option.most_ns() if option else None,
                    "possible": _possible(decision, it),
                    "in_turn": waits_in_turn(it) is not None}  # fmt: skip
+        if it.shares is not None and it.shares.wait_known:
+            values["beside"] = it.shares.beside(it.most_exposed)
         if decision.kind is VerdictKind.HEALTHY and (look := look_at(it)) is not None:
             values["look"] = look.title.rstrip(".")
     return values | _reason_values(decision, it)

@@ -40,6 +40,7 @@ class FindingView:
     anchor: str
     finding: Finding
     is_main: bool
+    title: str
     gain: Figure | None
     words: str
     details: str
@@ -141,6 +142,7 @@ def _view(
         anchor=name,
         finding=finding,
         is_main=report.verdict.finding == finding.id,
+        title=summary.title(finding),
         gain=_gain(finding, name, most_ns),
         words=summary.words(finding),
         details=summary.details(finding),

@@ -63,9 +63,13 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
             pasted.to_paste(step, report, verdict.run) for step in verdict.next_steps[:_MOST_STEPS]
         ],
         step=_step(report, store, run, about) if store and run and _has_step(report) else None,
-        ranks=ranks.heat_map(store, run, matter.ranks) if store and matter else None,
+        ranks=_waited_for(store, run, matter) if store and matter else None,
         runs=[item for item in report.runs if item.verdict] if len(report.runs) > 1 else (),
     )
+
+
+def _waited_for(store: Store, run: str, matter: Finding) -> Figure | None:
+    return ranks.heat_map(store, run, matter.ranks, matter.evidence.facts.get("pause_steps") or ())
 
 
 def _has_step(report: FindingsReport) -> bool:

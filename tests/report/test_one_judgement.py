@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -193,6 +194,30 @@ def test_ranks_are_not_drawn_where_the_picture_would_accuse_another() -> None:
         assert ranks.heat_map(store, RUN, [2]) is not None
         assert ranks.heat_map(store, RUN, [0, 1, 2, 3]) is not None
         assert ranks.heat_map(store, RUN, [1]) is None
+
+
+def test_what_is_waited_after_a_pause_stands_in_the_step_of_the_pause() -> None:
+    """Rank 2 saves behind the last call of steps 0 and 2: its peers wait in steps 1 and 3."""
+    with make_store(late_rank=2) as store:
+        waited = json.dumps({1: 20_000_000, 3: 30_000_000})
+        store.con.execute("UPDATE lateness SET wait_by_step = ? WHERE rank = 2", [waited])
+        drawn = ranks.heat_map(store, RUN, [2], pauses=[0, 2])
+    assert drawn is not None and isinstance(drawn.drawing, HeatMap)
+    assert drawn.drawing.cells_ns[2] == pytest.approx([20e6, 0, 30e6, 0, 0])
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "github", "junit", "html"])
+@pytest.mark.parametrize(("probability", "probably"), [(0.7, True), (0.95, False), (0.3, False)])
+def test_a_row_says_probably_where_a_verdict_on_it_does(
+    form: str, probability: float, probably: bool
+) -> None:
+    report = make_report()
+    first = report.findings[0].model_copy(
+        update={"basis": Basis.RULE, "probability": probability, "title": "Rank 2 is slow"}
+    )
+    report = report.model_copy(update={"findings": [first]})
+    said = " ".join(render(report, None, form, verbose=True).split())
+    assert ("Probably rank 2 is slow" in said) == probably
 
 
 def test_one_cause_has_one_gain_beside_the_predictions_too() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from advisor.report import numbers
 from advisor.report.charts.scene import Rect, RowLabel, Scene, Text
 from advisor.report.clean import shorten_middle
@@ -45,9 +47,14 @@ def heat_map(spec: HeatMap) -> Scene:
                 x, wide = start * width, (column - start) * width
                 scene.marks.append(Rect(x, y, wide, pitch - 1, levels[start], title))
             start = column
-    first, last = (f"{spec.axis} {spec.columns[place]}" for place in (0, -1))
-    scene.marks.append(Text(0, bottom + 14, first, "tick", "start"))
-    scene.marks.append(Text(100, bottom + 14, last, "tick", "end"))
+    scene.row_labels.append(RowLabel(bottom + 14, spec.axis, "tick"))
+    longest = max(map(len, spec.columns), default=0)
+    every = math.ceil(len(spec.columns) * (longest + 1) * _LETTER / _WIDE)
+    for index, name in enumerate(spec.columns):
+        if index % every == 0:
+            # A telephone's plot is half as wide.
+            kind = "tick" if index % (2 * every) == 0 else "tick wide-only"
+            scene.marks.append(Text((index + 0.5) * width, bottom + 14, name, kind, "middle"))
     return scene
 
 

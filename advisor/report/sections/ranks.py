@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from advisor.findings import Finding
 from advisor.messages import REASONS, on_page
@@ -34,14 +34,20 @@ def is_about_ranks(finding: Finding | None, ranks_read: int, *, in_turn: bool) -
     return most == "wait" and (in_turn or len(finding.ranks) < ranks_read)
 
 
-def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> Figure | None:
+def heat_map(
+    store: Store, run: str, culprits: list[int], pauses: Collection[int] = ()
+) -> Figure | None:
     """How long peers wait for each rank, by step; None with one step or two ranks, where nobody
     waited, or where others than the culprits are waited for most: who passes a delay on, as the
     next stage of a pipeline, would look like its origin.
 
-    With more ranks than :data:`MOST_ROWS` a row is several, of which it shows the most.
+    Who pauses behind the last call of a step is waited for in the next one: that stands in the step
+    of ``pauses``, which the words name. With more ranks than :data:`MOST_ROWS` a row is several, of
+    which it shows the most.
     """
     found = waited_for(store.con, run)
+    for rank in set(culprits) & set(found):
+        found[rank] = _in_step_of(pauses, found[rank])
     steps = sorted({step for own in found.values() for step in own})
     ranks = sorted(found)
     most = max((ns for own in found.values() for ns in own.values()), default=0.0)
@@ -58,7 +64,7 @@ def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> F
         for group in groups
     ]
     return Figure(
-        id=f"waited-for{suffix}",
+        id="waited-for",
         title=on_page("waited-for", most_ns=most),
         description=on_page("grid-of-ranks"),
         drawing=HeatMap(
@@ -71,8 +77,20 @@ def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> F
                 index for index, group in enumerate(groups) if set(group) & set(culprits)
             ),
         ),
-        note=on_page("row-of-ranks", each=each),
+        note=" ".join(
+            filter(None, (on_page("row-of-ranks", each=each), pauses and on_page("pauses-by-step")))
+        ),
     )
+
+
+def _in_step_of(pauses: Collection[int], waits_ns: Mapping[int, float]) -> dict[int, float]:
+    """What is waited in the step after a pause, in the step of the pause."""
+    moved = dict(waits_ns)
+    for step in sorted(pauses):
+        if step in moved and step + 1 in moved and step + 1 not in pauses:
+            moved[step] += moved[step + 1]
+            moved[step + 1] = 0.0
+    return moved
 
 
 def build(

@@ -31,12 +31,8 @@ from advisor.engine.worth import (
     step_of,
 )
 from advisor.errors import AdvisorError
-from advisor.findings import (
-    Finding,
-    Outcome,
-    OutcomeKind,
-    is_wide,
-)
+from advisor.findings import Finding, Outcome, OutcomeKind, is_wide
+from advisor.messages import LOCATIONS, say
 from advisor.store.running import was_stopped
 from advisor.vocabulary.words import about, fall, render, render_lines
 
@@ -136,8 +132,14 @@ def _finding(
     }
     step_ns = step_of(row, facts)
     numbers = savings_of(rule, facts, row, step_ns)
-    where = render(rule.where, known)
+    where, title = render(rule.where, known), render(rule.headline, known)
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
+    ranks = [int(rank) for rank in _named(row, "ranks")]
+    hosts = [host for host in _named(row, "hosts") if isinstance(host, str)]
+    if not hosts and (host := _host_of(ranks, sandbox, facts)):
+        hosts = [host]
+        if host not in f"{where} {title}":
+            where = say(LOCATIONS, "on-host", {"where": where, "host": host})
     known |= {"finding_number": token(finding_id), "measure_first": False}
     known |= {name: kept for name, kept in numbers.items() if name in row}
     gain = numbers["savings_ns"]
@@ -155,14 +157,14 @@ def _finding(
         run=sandbox.run,
         rule=rule.id,
         severity=severity_of(rule, row, facts),
-        title=render(rule.headline, known),
+        title=title,
         because=said(rule.because, known),
         message=" ".join(filter(None, (*said(rule.message, known), row["unread_words"]))),
         probability=probability,
         basis=basis,
         category=rule.category,
-        ranks=[int(rank) for rank in _named(row, "ranks")],
-        hosts=[host for host in _named(row, "hosts") if isinstance(host, str)],
+        ranks=ranks,
+        hosts=hosts,
         links=[link for link in _named(row, "links") if isinstance(link, str)],
         process_group=row.get("process_group"),
         where=where,
@@ -183,6 +185,16 @@ def _finding(
         wrong_if=[words for text in rule.false_alarms if (words := render(text, known))],
         see=rule.see,
     )
+
+
+def _host_of(ranks: list[int], sandbox: Sandbox, facts: Facts) -> str:
+    """The host that all of these ranks are on, where the job has others; '' without one."""
+    if not ranks or facts.hosts < 2:
+        return ""
+    found = sandbox.records(
+        "SELECT DISTINCT host FROM rank WHERE list_contains($ranks, rank)", {"ranks": ranks}
+    )
+    return (found[0]["host"] or "") if len(found) == 1 else ""
 
 
 def _named(row: Mapping[str, Any], many: str) -> list[Any]:

@@ -48,7 +48,8 @@ def evidence_of(
 
 
 def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
-    """Around the worst call, with a third of its length on each side; else the worst step."""
+    """Around the worst call, with a third of its length on each side and no more than a step in
+    all, of which its end is kept; else the worst step."""
     culprit = row.get("culprit_rank")
     if (worst := row.get("worst_call")) is not None:
         spans, margin = "collective p JOIN rank USING (rank) WHERE call_id = $worst", 3
@@ -60,16 +61,22 @@ def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
     (found,) = sandbox.records(
         "SELECT arg_min(o, CASE rank WHEN $culprit THEN -1 ELSE rank END) AS own, "
         "min(start_ns + o) - own AS start_ns, max(end_ns + o) - own AS end_ns, "
-        "any_value(step) AS step, list(DISTINCT rank ORDER BY rank) AS ranks "
-        f"FROM (SELECT p.*, coalesce(clock_offset_ns, 0) AS o FROM {spans})",
+        "any_value(step) AS step, list(DISTINCT rank ORDER BY rank) AS ranks, "
+        "any_value(long_ns) AS step_ns FROM (SELECT p.*, coalesce(clock_offset_ns, 0) AS o, "
+        "(SELECT max(s.end_ns - s.start_ns) FROM step s WHERE s.step = p.step) AS long_ns "
+        f"FROM {spans})",
         {"worst": worst, "culprit": culprit},
     )
     if found["start_ns"] is None:
         return None
     pad = max(1000, (found["end_ns"] - found["start_ns"]) // margin)
+    start_ns, end_ns = found["start_ns"] - pad, found["end_ns"] + pad
+    if row.get("worst_call") is not None and found["step_ns"]:
+        end_ns = min(end_ns, max(start_ns + found["step_ns"], found["end_ns"]))
+        start_ns = max(start_ns, end_ns - found["step_ns"])
     return Window(
-        start_ns=found["start_ns"] - pad,
-        end_ns=found["end_ns"] + pad,
+        start_ns=start_ns,
+        end_ns=end_ns,
         ranks=found["ranks"],
         step=found["step"],
         culprit_rank=culprit,

@@ -211,6 +211,40 @@ def test_the_window_is_the_worst_step(tmp_path: Path) -> None:
     assert finding.evidence.sql.startswith("SELECT 3")
 
 
+def test_the_window_of_a_long_call_is_no_longer_than_a_step(tmp_path: Path) -> None:
+    """Of a call of nine tenths of a step, with a third of its length on each side."""
+    long = {"rank": [0, 1, 2, 3], "step": 3, "op": "all_reduce", "call_id": 7,
+            "start_ns": 3 * STEP_NS, "dur_ns": 9 * STEP_NS // 10}  # fmt: skip
+    rule = load_rule(write_rule(tmp_path, "mine", "SELECT 7 AS worst_call"))
+    with store_of(ranks=4, steps=8, step_ms=STEP_NS / 1e6, tables={"collective": [long]}) as store:
+        sandbox = Sandbox(store, RUN)
+        (finding,) = evaluate(rule, sandbox, read_facts(sandbox)).findings
+    window = finding.evidence.window
+    assert window is not None
+    assert window.end_ns - window.start_ns == STEP_NS
+    assert window.start_ns <= 3 * STEP_NS < window.end_ns
+
+
+@pytest.mark.parametrize(
+    ("hosts", "ranks", "named"),
+    [
+        (["a", "a", "b", "b"], "[2]", ["b"]),
+        (["a", "a", "b", "b"], "[2, 3]", ["b"]),
+        (["a", "a", "b", "b"], "[1, 2]", []),
+        (["a", "a", "a", "a"], "[2]", []),
+    ],
+)
+def test_who_is_named_is_named_with_the_host(
+    tmp_path: Path, hosts: list[str], ranks: str, named: list[str]
+) -> None:
+    rule = load_rule(write_rule(tmp_path, "mine", f"SELECT {ranks} AS ranks"))
+    with store_of(ranks=4, steps=8, hosts=hosts) as store:
+        sandbox = Sandbox(store, RUN)
+        (finding,) = evaluate(rule, sandbox, read_facts(sandbox)).findings
+    assert finding.hosts == named
+    assert finding.where.endswith(" on b") == bool(named)
+
+
 @pytest.mark.parametrize("value", ["'12 ms'", "true", "[1]", "'nan'::DOUBLE"])
 @pytest.mark.parametrize("column", ["savings_ns", "savings_low_ns", "savings_high_ns"])
 def test_a_time_that_is_no_number_names_rule_and_column(

@@ -256,7 +256,7 @@ def test_where_time_goes_in_groups_side_by_side_is_said_once() -> None:
     one, other = gradients(19_000_000, "dp 0", 0, 2), gradients(18_000_000, "dp 1", 1, 3)
     (kept,) = merge([one, other], RULES)
     assert labels(kept) == ["exposed-communication (dp 1)"]
-    assert kept.where == "dp 0 and ranks 1, 3"
+    assert kept.where == "dp 0 (and ranks 1, 3)"
     less = gradients(1_000_000, "tp 1", 1, 3)
     assert [item.where for item in merge([one, less], RULES)] == ["dp 0", "tp 1"]
     same_ranks = gradients(18_000_000, "tp 0", 0, 2)

@@ -15,7 +15,7 @@ from advisor.report.figures import KINDS, Figure, StepBar, legend_for
 from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
 
-_LEAST = 0.005  # of the step: less is not seen in the bar
+_LEAST = 0.002  # of the step: less is no two pixels of the bar
 _MOST_STEPS = 3
 _SEEN = 0.05  # of what is named: a difference that a reader sees
 _PART = 0.1  # of what a finding claims: less is not marked

@@ -136,10 +136,10 @@ def _finding(
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
     ranks = [int(rank) for rank in _named(row, "ranks")]
     hosts = [host for host in _named(row, "hosts") if isinstance(host, str)]
-    if not hosts and (host := _host_of(ranks, sandbox, facts)):
-        hosts = [host]
-        if host not in f"{where} {title}":
-            where = say(LOCATIONS, "on-host", {"where": where, "host": host})
+    if facts.hosts > 1 and ranks:
+        hosts = hosts or _host_of(ranks, sandbox)
+        if len(hosts) == 1 and hosts[0] not in f"{where} {title}":
+            where = say(LOCATIONS, "on-host", {"where": where, "host": hosts[0]})
     known |= {"finding_number": token(finding_id), "measure_first": False}
     known |= {name: kept for name, kept in numbers.items() if name in row}
     gain = numbers["savings_ns"]
@@ -187,14 +187,12 @@ def _finding(
     )
 
 
-def _host_of(ranks: list[int], sandbox: Sandbox, facts: Facts) -> str:
-    """The host that all of these ranks are on, where the job has others; '' without one."""
-    if not ranks or facts.hosts < 2:
-        return ""
+def _host_of(ranks: list[int], sandbox: Sandbox) -> list[str]:
+    """The host that all of these ranks are on; empty where they are on several."""
     found = sandbox.records(
         "SELECT DISTINCT host FROM rank WHERE list_contains($ranks, rank)", {"ranks": ranks}
     )
-    return (found[0]["host"] or "") if len(found) == 1 else ""
+    return named([row["host"] for row in found]) if len(found) == 1 else []
 
 
 def _named(row: Mapping[str, Any], many: str) -> list[Any]:

@@ -117,7 +117,7 @@ class _OfRanks:
         """'3 ms (rank 0) to 40 ms (rank 7) per step', or one share where all are alike."""
         if self.most - min(self.shares) < _LITTLE:
             mean = sum(self.shares) / len(self.shares)
-            return on_page("alike-on-ranks", share=mean)
+            return on_page("alike-on-ranks", share=mean, per_step=per_step)
         return on_page("range-of-ranks", low=self.ns[0], high=self.ns[-1], per_step=per_step)
 
 

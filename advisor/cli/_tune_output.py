@@ -65,6 +65,10 @@ class Progress:
         )
 
 
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.3g} min" if seconds >= 90 else f"{seconds:.3g} s"
+
+
 def announce(sweep: Sweep, unheeded: Iterable[str], model: NcclModel | None) -> None:
     """What is about to be run, and what of the space is not."""
     if not sweep.axes and model is not None:
@@ -79,11 +83,11 @@ def announce(sweep: Sweep, unheeded: Iterable[str], model: NcclModel | None) -> 
 
     settings = ", ".join(axis.setting.removeprefix("env.") for axis in sweep.axes)
     most = sweep.limit
+    in_all = trials_of(most, len(sweep.points) - 1)
     if sweep.seconds is not None:
-        time = f"{sweep.seconds / 60:.3g} min" if sweep.seconds >= 90 else f"{sweep.seconds:.3g} s"
-        limit = f"as many as fit into {time}, at most {most}"
+        needed = f" (about {_time(sweep.before_s * in_all)})" if sweep.before_s else ""
+        limit = f"as many as fit into {_time(sweep.seconds)}, at most {most}{needed}"
     else:
-        in_all = trials_of(most, len(sweep.points) - 1)
         limit = f"at most {most} tried, {in_all} trials in all"
     click.echo(
         f"Sweeping {settings}: {plural(len(sweep.points) - 1, 'other combination')}, {limit}",

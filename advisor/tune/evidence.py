@@ -5,6 +5,7 @@ A configuration is recommended only when fresh interleaved pairs confirm it abov
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,18 +25,25 @@ class Evidence:
     sitting: int = 0
 
     def tried(self) -> list[Tried]:
-        """Every search trial with its ratio to the baselines around it."""
-        return [
-            Tried(result.configuration, ratio)
-            for result, ratio in self.with_ratios()
-            if result.purpose == "search"
-        ]
+        """Every search trial with its ratio to the baselines around it; without a search, what was
+        confirmed at once."""
+        of = {result.number: ratio for result, ratio in self.with_ratios()}
+        made = self.alternatives()
+        if made and made[0].purpose != "search":
+            timed = [ratio for one in made if (ratio := of[one.number]) is not None]
+            return [Tried(made[0].configuration, statistics.median(timed) if timed else None)]
+        return [Tried(one.configuration, of[one.number]) for one in made]
+
+    def alternatives(self) -> list[TrialResult]:
+        """The trials of the search; of the confirmation where there was no search."""
+        searched = [result for result in self.results if result.purpose == "search"]
+        return searched or [result for result in self.results if result.purpose == "confirm-b"]
 
     @property
     def all_failed(self) -> bool:
         """Whether alternatives were tried and none of them gave a step time."""
-        searched = [result for result in self.results if result.purpose == "search"]
-        return bool(searched) and not any(result.is_timed for result in searched)
+        made = self.alternatives()
+        return bool(made) and not any(result.is_timed for result in made)
 
     def with_ratios(self) -> list[tuple[TrialResult, float | None]]:
         """Results with cost / cost of the neighbouring baselines (None: failed, or baseline)."""

@@ -39,7 +39,7 @@ class Confirmation(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     changes: Configuration
-    search_gain_share: float
+    search_gain_share: float | None  # None where it was confirmed without a search
     predicted_gain_share: float | None = None  # by a replay of the present settings' trace
     gain_share: float
     gain_low: float
@@ -113,7 +113,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         "confirmations": [
             Confirmation(
                 changes=_changes(sweep, candidate.configuration),
-                search_gain_share=1 - (candidate.ratio or 1.0),
+                search_gain_share=None if candidate.ratio is None else 1 - candidate.ratio,
                 predicted_gain_share=predicted_gain(sweep, candidate.configuration),
                 gain_share=gain.share,
                 gain_low=gain.low,

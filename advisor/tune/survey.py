@@ -8,6 +8,7 @@ comparison.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import time
@@ -50,7 +51,8 @@ _COMMUNICATION = (
 
 class Survey(BaseModel):
     """survey.json. ``exposed_share``: communication that nothing hides, of the step; None where
-    the recording cannot be read. ``diagnosis`` is the verdict's title, ``findings`` rule: savings.
+    the recording cannot be read. ``diagnosis`` is the verdict's title, ``findings`` rule: share of
+    the step that it may save at most.
     """
 
     world_size: int
@@ -104,7 +106,8 @@ def prepare_own(
     if budget.seconds is not None:
         budget = replace(budget, seconds=max(budget.seconds - found.seconds, 1.0))
     of_job = OwnCommand(job, found.built, found.world_size)
-    sweep = planned(of_job, axes, folder, Points.of(axes, start), budget)
+    points = Points.of(axes, start)
+    sweep = planned(of_job, axes, folder, points, budget, before_s=found.seconds)
     if len(sweep.points) == 1:
         raise AdvisorError(
             "nothing to vary: "
@@ -186,10 +189,9 @@ def _diagnosis(folder: Path) -> dict[str, Any]:
             "SELECT sum(exposed_comm_ns) / nullif(sum(window_ns), 0) FROM step_breakdown "
             "WHERE complete"
         ).fetchone()
+    step_ns = next((run.step_ns_median for run in report.runs), None) or math.inf
     return {
         "exposed_share": share,
         "diagnosis": report.verdict.title,
-        "findings": {
-            finding.rule: round(finding.savings_share or 0.0, 4) for finding in report.findings
-        },
+        "findings": {one.rule: round(one.most_ns() / step_ns, 4) for one in report.findings},
     }

@@ -23,7 +23,7 @@ from advisor.tune.budget import (
 from advisor.tune.evidence import Evidence
 from advisor.tune.job import Job
 from advisor.tune.points import Points
-from advisor.tune.search import Predicted, Search, default_limit
+from advisor.tune.search import Predicted, Search, Tried, default_limit
 
 # A trial is stopped early only when it is slower than the best by this share at least.
 LEAST_LEAD = 0.05
@@ -43,7 +43,8 @@ class Sweep(Evidence):
 
     ``fixed`` are axes without a second value that this job can run, ``refused`` says of each
     value that it refuses why. Without ``axes`` the present settings run once, for their trace.
-    ``trials``: how many may run in all, None for as many as ``limit`` tries need.
+    ``trials``: how many may run in all, None for as many as ``limit`` tries need. ``seconds`` are
+    of the trials, ``before_s`` of what ran before them.
     """
 
     job: Job
@@ -52,6 +53,7 @@ class Sweep(Evidence):
     points: Points
     limit: int
     seconds: float | None = None
+    before_s: float = 0.0
     trials: int | None = None
     timeout_s: float = 120.0
     fixed: list[str] = field(default_factory=list)
@@ -68,6 +70,25 @@ class Sweep(Evidence):
         """The search over this sweep's axes."""
         predictions = self.predictions or Predicted()
         return Search(self.axes, self.start, self.limit, predictions, points=self.points)
+
+    def candidates(self) -> list[Tried]:
+        """What is worth a confirmation; at once what is worth a try most, where the time holds that
+        and no search. Its pairs are as fresh as after one."""
+        if not self._goes_straight:
+            return super().candidates()
+        begun = [result.configuration for result in self.alternatives()]
+        first = begun[0] if begun else self.search.next([])
+        return [] if first is None else [Tried(first, None)]
+
+    @property
+    def _goes_straight(self) -> bool:
+        """Whether something is confirmed without a search."""
+        purposes = {result.purpose for result in self.results}
+        if "search" in purposes or not self._usual_s:
+            return False
+        baselines = max(0, FIRST_BASELINES - len(self.results))
+        searched = self._time_holds(baselines + 2 + trials_to_confirm(1))
+        return "confirm-a" in purposes or (not searched and self._time_holds(trials_to_confirm(1)))
 
     @property
     def spent_s(self) -> float:
@@ -136,8 +157,9 @@ class Sweep(Evidence):
         if baselines and all(r.status != "ok" for r in baselines[:2]) and len(baselines) >= 2:
             return None
         if len(self.results) < (FIRST_BASELINES if self.axes else 1):
-            hopeless = bool(self.axes) and bool(self.results) and self.is_out_of_time
-            return None if hopeless else Plan("baseline", self.start)
+            if not (self.axes and self.results and self.is_out_of_time):
+                return Plan("baseline", self.start)
+            return self._confirmation()
         confirming = any(result.purpose.startswith("confirm") for result in self.results)
         if not confirming and not self.is_out_of_time:
             if last is not None and not last.is_baseline:

@@ -115,16 +115,17 @@ def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> Outcome:
     if not sweep.axes:
         return _outcome("modelled", {})
     if sweep.all_failed:
-        return _none_ran([r for r in sweep.results if r.purpose == "search"], sweep.folder)
-    if not sweep.tried() and sweep.is_out_of_time:
+        return _none_ran(sweep.alternatives(), sweep.folder)
+    if not sweep.tried() and not sweep.candidates() and sweep.is_out_of_time:
         usual = sum(r.seconds for r in sweep.results) / len(sweep.results)
-        values = {"seconds": usual, "trials": LEAST_TRIALS, "budget": _budget(LEAST_TRIALS * usual)}
-        return _outcome("too-short", values)
+        budget = _budget(sweep.before_s + LEAST_TRIALS * usual)
+        return _outcome("too-short", {"seconds": usual, "trials": LEAST_TRIALS, "budget": budget})
     if floor is None:
         return _outcome("few-baselines", {})
     if sweep.lacks_confirmation:
         found = [_in_search(sweep, tried) for tried in sweep.candidates()]
-        return _outcome("too-late", {"found": found, "budget": _budget(sweep.seconds_to_confirm)})
+        budget = _budget(sweep.before_s + sweep.seconds_to_confirm)
+        return _outcome("too-late", {"found": found, "budget": budget})
     also = _also(sweep)
     if also["lost"] and len(also["lost"]) == len(sweep.candidates()):
         return _outcome("did-not-run-again", also)
@@ -160,7 +161,7 @@ def _also(sweep: Sweep) -> dict[str, Any]:
 
 def _in_search(sweep: Sweep, tried: Tried) -> dict[str, Any]:
     changes = {k: v for k, v in tried.configuration.items() if v != sweep.start[k]}
-    return {"change": describe(changes), "search": 1 - (tried.ratio or 1.0)}
+    return {"change": describe(changes), "search": None if tried.ratio is None else 1 - tried.ratio}
 
 
 def _first_line(result: TrialResult | None) -> str:

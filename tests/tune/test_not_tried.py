@@ -13,6 +13,7 @@ from advisor.config.sweep import Axis
 from advisor.tune.page import _tried
 from advisor.tune.points import Points
 from advisor.tune.recommend import recommend
+from advisor.tune.search import Predicted
 from advisor.tune.sweep import Plan, Sweep
 from tests.tune.test_sweep import finish, make, play
 
@@ -44,8 +45,42 @@ def test_a_sweep_that_tried_nothing_does_not_say_that_it_tried_everything(tmp_pa
         "hold one with what would confirm it"
     ]
     assert result.outcome == "too-short"
-    assert "13s" in result.verdict
+    # AND what ran before the trials counts in the budget that would do
+    sweep.before_s = 2.0
+    assert "11s" in recommend(sweep, []).verdict
     assert play(make(tmp_path, seconds=13), NO_GAIN).count("search") == 1
+
+
+@pytest.mark.parametrize("seconds", [9, 12])
+@pytest.mark.parametrize(("best", "recommended"), [(80.0, True), (100.0, False)])
+def test_time_for_no_search_confirms_what_is_worth_a_try_most(
+    tmp_path: Path, seconds: float, best: float, recommended: bool
+) -> None:
+    # GIVEN a diagnosis that advises larger buckets, and time for a confirmation alone
+    sweep = make(tmp_path, seconds=seconds)
+    sweep.axes = [axis.model_copy(update={"expected_share": 0.3}) for axis in sweep.axes]
+    sweep.predictions = Predicted()
+    made = plans(sweep, {1.0: best, 5.0: best, 25.0: 100.0})
+    assert [plan.purpose for plan in made] == ["baseline", *["confirm-a", "confirm-b"] * 4]
+    result = recommend(sweep, [])
+    assert (result.recommended, result.tried_points) == (recommended, 2)
+    assert result.outcome == ("won" if recommended else "no-gain")
+    assert [one.search_gain_share for one in result.confirmations] == [None]
+    # WHEN it is ended in the middle THEN what goes on is the same pair
+    tried = sweep.tried()[0].configuration
+    del sweep.results[4:]
+    assert [one.configuration for one in sweep.candidates()] == [tried]
+
+
+def test_what_is_confirmed_at_once_and_does_not_run_is_called_that(tmp_path: Path) -> None:
+    sweep = make(tmp_path, seconds=10)
+    while (plan := sweep.next()) is not None:
+        result = finish(plan, len(sweep.results), 100e6)
+        if plan.purpose == "confirm-b":
+            result = replace(result, status="oom", step_ns=[])
+        sweep.results.append(result)
+    assert [r.purpose for r in sweep.results] == ["baseline", "confirm-a", "confirm-b"]
+    assert recommend(sweep, []).outcome == "none-ran"
 
 
 def test_time_that_nothing_waits_for_is_searched_in_to_its_end(

@@ -132,9 +132,12 @@ class Evidence:
         return gain.low > 0 and gain.share > (self.resolution_of(gain.pairs) or 0.0)
 
     def winner(self) -> tuple[Configuration, Gain] | None:
-        """The confirmed configuration that gained most, and its gain; None: leave it."""
+        """The confirmed configuration that gains most for sure, and its gain; None: leave it.
+
+        By the low end: a gain that its pairs agree on comes before one that is larger by chance.
+        """
         real = [(c.configuration, gain) for c, gain in self.confirmations() if self.is_real(gain)]
-        return max(real, key=lambda entry: entry[1].share, default=None)
+        return max(real, key=lambda entry: entry[1].low, default=None)
 
 
 def _resolution(baselines: Sequence[TrialResult], repetitions: int) -> float | None:

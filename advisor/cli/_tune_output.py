@@ -85,7 +85,7 @@ def announce(sweep: Sweep, unheeded: Iterable[str], model: NcclModel | None) -> 
     most = sweep.limit
     in_all = trials_of(most, len(sweep.points) - 1)
     if sweep.seconds is not None:
-        needed = f" (about {_time(sweep.before_s * in_all)})" if sweep.before_s else ""
+        needed = f" (about {_time(sweep.trial_s * in_all)})" if sweep.trial_s else ""
         limit = f"as many as fit into {_time(sweep.seconds)}, at most {most}{needed}"
     else:
         limit = f"at most {most} tried, {in_all} trials in all"

@@ -39,12 +39,11 @@ def command(
     to_the_end: bool = option(help="Never end a COMMAND early: it is a short run by itself."),
     strategy: str | None = option(help="Strategy instead of the workload's."),
     nproc: int | None = option(type=POSITIVE, help="Ranks instead of the workload's."),
-    budget: str = option(
-        default=_DEFAULT_BUDGET,
-        show_default=True,
+    budget: str | None = option(
         metavar="N|Nm|Nh",
         help="Trials in all (60: also those of the present settings and of the confirmation), or "
-        "time (8m); the search fits into it.",
+        "time (8m); the search fits into it.  [default: 8m, or what one comparison of a COMMAND "
+        "takes]",
     ),
     timeout: float = option(
         default=120.0,
@@ -83,7 +82,7 @@ def command(
     if fitted is not None and topology is None:
         raise click.UsageError("--calibration has no effect without --topology")
     nodes = nodes or 1
-    limits = parse_budget(budget)
+    limits = parse_budget(budget or _DEFAULT_BUDGET)
     from advisor.cli._tune_run import sweep_through
     from advisor.config.own import is_own_job
     from advisor.model.nccl.version import parse_version
@@ -115,7 +114,12 @@ def command(
             )
         job = _tune_own.job_of(line, workload, given)
         ready = _tune_own.plan(
-            job, folder, space, Budget(*limits, timeout), resume=resume, quiet=quiet
+            job,
+            folder,
+            space,
+            Budget(*limits, timeout, compares=budget is None),
+            resume=resume,
+            quiet=quiet,
         )
         return sweep_through(ready, version, resume=resume, quiet=quiet)
     if given:

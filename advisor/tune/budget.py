@@ -17,12 +17,14 @@ FIRST_BASELINES = 3
 class Budget:
     """What a sweep may take: ``trials`` in all, or ``seconds``, or as its search needs.
 
-    ``timeout_s`` is how long a trial may make no progress.
+    ``timeout_s`` is how long a trial may make no progress. One that ``compares`` is as much longer
+    as one try with its confirmation takes.
     """
 
     trials: int | None = None
     seconds: float | None = None
     timeout_s: float = 120.0
+    compares: bool = False
 
 
 def trials_of(combinations: int, others: int) -> int:
@@ -38,6 +40,8 @@ def trials_to_confirm(candidates: int) -> int:
     return (1 + candidates) * CONFIRMATION_ROUNDS if candidates else 0
 
 
+COMPARISON_TRIALS = FIRST_BASELINES + 2 + trials_to_confirm(1)
+"""Trials of a search of one combination that wins, and of its confirmation."""
 # Fewest trials of a sweep by time that can recommend anything: one setting, confirmed at once.
 LEAST_TRIALS = 1 + trials_to_confirm(1)
 

@@ -31,7 +31,7 @@ from advisor.config.sweep import (
     on_interface,
 )
 from advisor.errors import AdvisorError
-from advisor.tune.budget import Budget
+from advisor.tune.budget import COMPARISON_TRIALS, Budget
 from advisor.tune.job import Limits
 from advisor.tune.own import OwnCommand
 from advisor.tune.points import Points
@@ -52,7 +52,7 @@ _COMMUNICATION = (
 class Survey(BaseModel):
     """survey.json. ``exposed_share``: communication that nothing hides, of the step; None where
     the recording cannot be read. ``diagnosis`` is the verdict's title, ``findings`` rule: share of
-    the step that it may save at most.
+    the step that it may save at most. ``seconds``: all of it, ``trial_s``: its run alone.
     """
 
     world_size: int
@@ -63,6 +63,7 @@ class Survey(BaseModel):
     exposed_share: float | None
     diagnosis: str
     findings: dict[str, float]
+    trial_s: float
     seconds: float
 
 
@@ -76,12 +77,14 @@ def survey(job: OwnJob, folder: Path, *, timeout_s: float, again: bool) -> Surve
     shutil.rmtree(recorded, ignore_errors=True)
     first = OwnCommand(job, {}, traced=STEPS)
     ranks = first.look({}, recorded, Limits(timeout_s))
+    ran_s = time.monotonic() - started
     found = Survey(
         world_size=ranks[0]["world_size"],
         backend=ranks[0]["backend"],
         device=ranks[0]["device"],
         micro_batches=ranks[0]["micro_batches"],
         built=ranks[0]["built"],
+        trial_s=round(ran_s, 3),
         seconds=0.0,
         **_diagnosis(recorded),
     ).model_copy(update={"seconds": round(time.monotonic() - started, 3)})
@@ -104,10 +107,12 @@ def prepare_own(
     axes = [axis.model_copy(update={"expected_share": _expected(axis, found)}) for axis in axes]
     start = {axis.setting: _present(axis.setting, found) for axis in axes}
     if budget.seconds is not None:
-        budget = replace(budget, seconds=max(budget.seconds - found.seconds, 1.0))
+        least = COMPARISON_TRIALS * found.trial_s if budget.compares else 1.0
+        budget = replace(budget, seconds=max(budget.seconds - found.seconds, least))
     of_job = OwnCommand(job, found.built, found.world_size)
     points = Points.of(axes, start)
-    sweep = planned(of_job, axes, folder, points, budget, before_s=found.seconds)
+    known = {"before_s": found.seconds, "trial_s": found.trial_s}
+    sweep = planned(of_job, axes, folder, points, budget, **known)
     if len(sweep.points) == 1:
         raise AdvisorError(
             "nothing to vary: "

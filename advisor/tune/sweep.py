@@ -44,7 +44,7 @@ class Sweep(Evidence):
     ``fixed`` are axes without a second value that this job can run, ``refused`` says of each
     value that it refuses why. Without ``axes`` the present settings run once, for their trace.
     ``trials``: how many may run in all, None for as many as ``limit`` tries need. ``seconds`` are
-    of the trials, ``before_s`` of what ran before them.
+    of the trials, ``before_s`` of what ran before them, and ``trial_s`` of a trial, as that tells.
     """
 
     job: Job
@@ -54,6 +54,7 @@ class Sweep(Evidence):
     limit: int
     seconds: float | None = None
     before_s: float = 0.0
+    trial_s: float | None = None
     trials: int | None = None
     timeout_s: float = 120.0
     fixed: list[str] = field(default_factory=list)

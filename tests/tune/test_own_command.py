@@ -47,7 +47,8 @@ FOUND = Survey(
     exposed_share=0.3,
     diagnosis="",
     findings={},
-    seconds=1.0,
+    trial_s=60.0,
+    seconds=80.0,
 )
 
 
@@ -171,6 +172,22 @@ def test_a_space_of_ones_own_is_checked_before_the_job_is_looked_at(
     with pytest.raises(AdvisorError, match=said):
         plan(job, tmp_path / "out", space, Budget(timeout_s=1), resume=False, quiet=True)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("budget", "seconds"),
+    [
+        (Budget(seconds=480), 400.0),
+        (Budget(seconds=480, compares=True), 13 * 60.0),
+        (Budget(seconds=1000, compares=True), 920.0),
+    ],
+)
+def test_a_budget_that_nobody_gave_holds_a_comparison(
+    tmp_path: Path, budget: Budget, seconds: float
+) -> None:
+    """GIVEN a first look of 80 s, 60 of them the job's."""
+    sweep, _ = prepare_own(OwnJob(command=("x",)), FOUND, tmp_path, None, budget)
+    assert sweep.seconds == seconds
 
 
 def test_a_value_that_the_backend_refuses_is_named(tmp_path: Path) -> None:

@@ -89,6 +89,12 @@ RETURNED = {
     "nvlink-error": (220, "NvlinkUncorrectable"),
     "illegal-access": (719, "LaunchFailure"),
     "fabric-manager": (802, "SystemNotReady"),
+    "launch-refused": (720, "CooperativeLaunchTooLarge"),
+    "peer-access": (217, "PeerAccessUnsupported"),
+    "mps": (805, "MpsConnectionFailed"),
+    "not-supported": (801, "NotSupported"),
+    "capture-call": (900, "StreamCaptureUnsupported"),
+    "driver-state": (999, "Unknown"),
 }
 
 
@@ -103,6 +109,26 @@ def test_another_number_is_another_error() -> None:
     assert named("cuda execution failed with error 98", is_warning=False) == "ptx-unsupported"
     assert named("cuda execution failed with error 9", is_warning=False) != "ptx-unsupported"
     assert named("cudaErrorInvalidDeviceFunction", is_warning=False) == "ptx-unsupported"
+
+
+# CUDA's own sentences, which DeepEP, FlashInfer and others print behind a file and a line.
+CUDAS_WORDS = {
+    "exclusive-thread device already in use by a different thread": "devices-busy",
+    "a PTX JIT compilation failed": "ptx-unsupported",
+    "too many blocks in cooperative launch": "launch-refused",
+    "operation not supported": "not-supported",
+    "operation not supported on global/shared address space": "illegal-access",
+    "initialization error": "initialisation-error",
+    "unknown error": "driver-state",
+    "operation would make the legacy stream depend on a capturing blocking stream": "capture-call",
+    "invalid resource handle": "cuda-error",
+}
+
+
+@pytest.mark.parametrize("said", CUDAS_WORDS)
+def test_a_sentence_of_cudas_is_known_behind_a_place_and_without_one(said: str) -> None:
+    lines = [f"CUDA error: {said}", f"Failed: CUDA error /w/csrc/kernels/launch.cu:123 '{said}'"]
+    assert [named(line, is_warning=False) for line in lines] == [CUDAS_WORDS[said]] * 2
 
 
 OTHERS = {

@@ -23,11 +23,15 @@ SIGNS = (
 # Where the driver's calls name an error otherwise than the runtime's.
 _OF_DRIVER = {
     2: "OUT_OF_MEMORY",
-    35: "SYSTEM_DRIVER_MISMATCH",
+    3: "NOT_INITIALIZED",
+    4: "DEINITIALIZED",
+    46: "DEVICE_UNAVAILABLE",
     98: "INVALID_IMAGE",
     101: "INVALID_DEVICE",
     209: "NO_BINARY_FOR_GPU",
     214: "ECC_UNCORRECTABLE",
+    216: "CONTEXT_ALREADY_IN_USE",
+    500: "NOT_FOUND",
     719: "LAUNCH_FAILED",
 }
 

@@ -94,13 +94,13 @@ class Outcome(_Model):
     outcome: OutcomeKind
     reason: str = ""
     mistakes: list[str] = Field(
-        [],
+        default=[],
         description="savings of the rule that cannot be, kept within the step: a bug of the rule",
     )
     how_to_capture: str = ""
-    lacks: str = Field("", description="the missing evidence in a few words")
+    lacks: str = Field(default="", description="the missing evidence in a few words")
     not_in_the_job: bool = Field(
-        False, description="what is missing is not of this job: no recording would hold it"
+        default=False, description="what is missing is not of this job: no recording would hold it"
     )
 
 
@@ -172,42 +172,42 @@ class Finding(_Model):
     rule: str
     severity: Severity
     title: str = Field(description="one short sentence that names the place")
-    because: list[str] = Field([], description="the evidence in at most two short sentences")
+    because: list[str] = Field(default=[], description="evidence, at most two short sentences")
     message: str
     probability: float | None = Field(
-        None, description="that the cause is real, as the labs found it (0 to 1)"
+        default=None, description="that the cause is real, as the labs found it (0 to 1)"
     )
-    basis: Basis | None = Field(None, description="what the probability rests on")
+    basis: Basis | None = Field(default=None, description="what the probability rests on")
     category: str = ""
     ranks: list[int] = []
     hosts: list[str] = []
-    links: list[str] = Field([], description="'host a -> host b' or '2 -> 3'")
+    links: list[str] = Field(default=[], description="'host a -> host b' or '2 -> 3'")
     process_group: str | None = None
-    where: str = Field("", description="short place for tables, e.g. 'rank 2', 'dp group'")
-    savings_ns: int | None = Field(None, description="recoverable time per step")
+    where: str = Field(default="", description="short place for tables, e.g. 'rank 2', 'dp group'")
+    savings_ns: int | None = Field(default=None, description="recoverable time per step")
     savings_low_ns: int | None = None
     savings_high_ns: int | None = None
-    savings_share: float | None = Field(None, description="savings_ns / median step")
+    savings_share: float | None = Field(default=None, description="savings_ns / median step")
     claims: dict[str, int] = Field(
-        {},
+        default={},
         description="the time that it is about, ns per step: mean over ranks, by kind of time; of "
         "what findings listed before it are about too, what they leave, so that all claims "
         "together are no more than the step",
     )
     claimed_calls: list[ClaimedCalls] = Field(
-        [], description="the calls of which that is, those of most time first"
+        default=[], description="the calls of which that is, those of most time first"
     )
     confidence: Confidence = Confidence.RULE_OF_THUMB
     assumes: str = ""
     evidence: Evidence = Field(default_factory=Evidence)
     sets: dict[str, str] = Field(
-        {}, description="settings that the fix sets, whose replay is its gain"
+        default={}, description="settings that the fix sets, whose replay is its gain"
     )
-    fix: list[str] = Field([], description="exact settings or code, in order")
+    fix: list[str] = Field(default=[], description="exact settings or code, in order")
     verify: str = ""
     wrong_if: list[str] = []
     see: list[str] = []
-    merged: list[Effect] = Field([], description="other rules' findings that this cause explains")
+    merged: list[Effect] = Field(default=[], description="findings that this cause explains")
 
     def at_most_ns(self) -> int | None:
         """The upper end of a gain that may be nothing, of which no less is promised; else None."""
@@ -253,11 +253,11 @@ class Verdict(_Model):
     reason: str = ""
     severity: Severity = Severity.INFO
     finding: str | None = None
-    run: str = Field("", description="whose verdict it is, where there are several runs")
+    run: str = Field(default="", description="whose verdict it is, where there are several runs")
     values: dict[str, Any] = {}
     savings_ns: int | None = None
-    why: str = Field("", description="at most two sentences")
-    next_steps: list[str] = Field([], description="at most three commands or edits")
+    why: str = Field(default="", description="at most two sentences")
+    next_steps: list[str] = Field(default=[], description="at most three commands or edits")
 
     def headline(self) -> str:
         """The title, with the run that it is about where there are several."""
@@ -278,14 +278,14 @@ class RunSummary(_Model):
     events_dropped: int
     inputs: list[str] = []
     recordings: list[str] = Field(
-        [],
+        default=[],
         description="the inputs that hold steps, which a comparison needs: no logs or benchmarks",
     )
     notes: list[Note] = []
     caveats: list[Note] = Field(
-        [], description="beside the verdict: where steps come from, what is in none of them"
+        default=[], description="beside the verdict: where steps come from, what is in none of them"
     )
-    verdict: Verdict | None = Field(None, description="of this run, where there are several")
+    verdict: Verdict | None = Field(default=None, description="of this run, of several")
 
 
 class FindingsReport(_Model):

@@ -139,7 +139,7 @@ def _finding(
     if facts.hosts > 1 and ranks:
         hosts = hosts or _host_of(ranks, sandbox)
         if len(hosts) == 1 and hosts[0] not in f"{where} {title}":
-            where = say(LOCATIONS, "on-host", {"where": where, "host": hosts[0]})
+            where = say(LOCATIONS, "on-host", {"where": where, "ranks": ranks, "host": hosts[0]})
     known |= {"finding_number": token(finding_id), "measure_first": False}
     known |= {name: kept for name, kept in numbers.items() if name in row}
     gain = numbers["savings_ns"]

@@ -78,8 +78,8 @@ def heat_map(
             ),
         ),
         note=" ".join(
-            filter(None, (on_page("row-of-ranks", each=each), pauses and on_page("pauses-by-step")))
-        ),
+            [on_page("row-of-ranks", each=each), *([on_page("pauses-by-step")] if pauses else [])]
+        ).strip(),
     )
 
 

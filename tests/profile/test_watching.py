@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 pytest.importorskip("torch")
 
 from advisor.errors import AdvisorError
+from advisor.profile import files
 from advisor.profile.hook import lateness, on_demand, order
 from advisor.profile.hook.lateness import Window, compare
 
@@ -57,24 +59,34 @@ def test_calls_that_one_rank_alone_has_seen_say_nothing() -> None:
     assert found.named is None
 
 
-def test_a_folder_without_a_job_cannot_be_asked(tmp_path: Path) -> None:
+def test_a_folder_without_a_job_cannot_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(AdvisorError, match="no job waits here"):
         on_demand.ask(tmp_path, 3)
-    pace = on_demand.Pace(seen=100, step_ns=50.0 * MS, world_size=2, at=time.time() - 1000)
-    path = on_demand.pace_file(tmp_path)
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(asdict(pace)))
+    say(tmp_path, 100)
+    monkeypatch.setattr(on_demand, "_SILENT_S", 0.3)
     with pytest.raises(AdvisorError, match="made no step"):
         on_demand.ask(tmp_path, 3)
 
 
-def test_a_recording_begins_where_no_rank_has_been_yet(tmp_path: Path) -> None:
-    pace = on_demand.Pace(seen=100, step_ns=50.0 * MS, world_size=2, at=time.time())
-    path = on_demand.pace_file(tmp_path)
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(asdict(pace)))
-    request, _ = on_demand.ask(tmp_path, 3)
-    assert request.steps == 3
+def say(folder: Path, seen: int) -> None:
+    """As rank 0 does."""
+    pace = on_demand.Pace(seen, step_ns=20.0 * MS, world_size=2)
+    files.write_json(on_demand.pace_file(folder), asdict(pace))
+
+
+@pytest.mark.parametrize("jump_s", [0.0, 3600.0, -3600.0])
+def test_a_recording_begins_where_no_rank_has_been_yet(
+    jump_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a clock that is not the job's THEN what the job says next tells how far it is."""
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + jump_s)
+    say(tmp_path, 100)
+    threading.Timer(0.2, say, (tmp_path, 110)).start()
+    request, pace = on_demand.ask(tmp_path, 3)
+    assert (request.steps, pace.seen) == (3, 110)
     # Several times what a rank takes to look again.
     assert (request.begin - pace.seen) * pace.step_ns / 1e9 > 4 * on_demand.LOOK_EVERY_S
 

@@ -1,7 +1,7 @@
 """A running job is asked for a recording by a file in its folder; the ranks begin at one step.
 
 Rank 0 says how far it is beside the file; who asks names a step that all ranks are still to make,
-far enough ahead that each of them has looked.
+far enough ahead that each of them has looked. Clocks of two machines are never compared.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from advisor.profile.recorder import StepRecorder
 
 LOOK_EVERY_S = 0.5
-_AHEAD_S = 3.0  # what a shared file system may take to show a new file, and more
+_AHEAD_S = 6.0  # what a shared file system may take to show how far the job is, and the request
 _AHEAD_STEPS = 2
 _SILENT_S = 60.0
+_WAIT_S = 0.1
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How far rank 0 is: steps made, ns of the latest ones, the job's size, when (epoch s)."""
+    """How far rank 0 is: steps made, ns of the latest ones, the job's size."""
 
     seen: int
     step_ns: float
     world_size: int
-    at: float
 
 
 @dataclass(frozen=True)
@@ -57,24 +57,40 @@ def request_file(folder: Path) -> Path:
 
 def ask(folder: Path, steps: int) -> tuple[Request, Pace]:
     """Ask the job that runs with ``folder`` for a recording. Raises AdvisorError."""
+    pace = _next_pace(folder)
+    place = files.next_free(folder / "capture")
+    ahead = _AHEAD_STEPS + int(_AHEAD_S * 1e9 / max(pace.step_ns, 1.0))
+    request = Request(place.name, pace.seen + ahead, steps)
+    files.write_json(request_file(folder), asdict(request))
+    return request, pace
+
+
+def _next_pace(folder: Path) -> Pace:
+    """What rank 0 says next: what stands there may be old."""
+    before = now = _pace(folder)
+    most_s = max(_SILENT_S, 10 * before.step_ns / 1e9)
+    deadline = time.monotonic() + most_s
+    while now == before:
+        if time.monotonic() > deadline:
+            raise AdvisorError(
+                f"the job made no step within {most_s:.0f} s",
+                where=str(folder),
+                hint="is it running?",
+            )
+        time.sleep(_WAIT_S)
+        now = _pace(folder)
+    return now
+
+
+def _pace(folder: Path) -> Pace:
     try:
-        pace = Pace(**json.loads(pace_file(folder).read_text(encoding="utf-8")))
+        return Pace(**json.loads(pace_file(folder).read_text(encoding="utf-8")))
     except FileNotFoundError as error:
         raise AdvisorError(
             "no job waits here to be asked",
             where=str(folder),
             hint="start it with: advisor record --on-demand -o FOLDER -- COMMAND",
         ) from error
-    silent = time.time() - pace.at
-    if silent > max(_SILENT_S, 10 * pace.step_ns / 1e9):
-        raise AdvisorError(
-            f"the job has made no step for {silent:.0f} s", where=str(folder), hint="is it running?"
-        )
-    place = files.next_free(folder / "capture")
-    ahead = _AHEAD_STEPS + int((_AHEAD_S + silent) * 1e9 / max(pace.step_ns, 1.0))
-    request = Request(place.name, pace.seen + ahead, steps)
-    files.write_json(request_file(folder), asdict(request))
-    return request, pace
 
 
 class OnDemand:
@@ -122,7 +138,7 @@ class OnDemand:
         if self._seen_then is None or seen == self._seen_then:
             return
         step_ns = (now - self._looked) * 1e9 / (seen - self._seen_then)
-        pace = Pace(seen, step_ns, self.world, time.time())
+        pace = Pace(seen, step_ns, self.world)
         files.write_json(pace_file(self.folder), asdict(pace))
 
     def _begin(self, wanted: Request) -> None:

@@ -126,11 +126,12 @@ class Recording:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             profiler.export_chrome_trace(str(temporary))
             temporary.replace(self.path)
-        except OSError as error:  # a full disk; the job itself may not need it
+        except Exception as error:  # noqa: BLE001 - a full disk, no memory: the job may need neither
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             print(
-                f"advisor: {self.path.name} is not recorded, the job goes on: {error}",
+                f"advisor: {self.path.name} is not recorded, the job goes on: "
+                f"{str(error) or type(error).__name__}",
                 file=sys.stderr,
             )
 

@@ -20,9 +20,6 @@ def _of(files: str, sweeps: str, record: str, *, resume: str = "") -> Cells:
     return {**cells, "sweep": sweeps, "resume": resume or sweeps, "record": record}
 
 
-_TORCH = (
-    "— the recorder is a part of the job: the limit is the job's, which meets it as it would alone"
-)
 _SHARED = (
     "— launchers of one job share a folder on purpose; recordings of two jobs in one are said to "
     "be two (the verdict `never-met`)"
@@ -56,7 +53,9 @@ MATRIX: dict[str, Cells] = {
         f"{_RECORDINGS}::test_a_job_goes_on_that_has_no_descriptor_left_for_its_trace",
     ),
     "no memory (ulimit -v)": _of(
-        f"{_FILES}::test_no_memory", f"{_SWEEPS}::test_too_little_of_something", _TORCH
+        f"{_FILES}::test_no_memory",
+        f"{_SWEEPS}::test_too_little_of_something",
+        "test_goes_on::test_a_trace_that_cannot_be_written_is_left_out",
     ),
     "SIGTERM": _of(
         f"{_FILES}::test_asked_to_end",
@@ -92,7 +91,7 @@ MATRIX: dict[str, Cells] = {
     "a clock that jumps": _of(
         _NO_CLOCK,
         f"{_JOBS}::test_a_clock_that_jumps_is_no_hang",
-        "— a clock only tells a recording that was there before, which is refused",
+        "test_watching::test_a_recording_begins_where_no_rank_has_been_yet",
     ),
     "a job that ignores SIGTERM, and forks": _of(
         _NO_JOB,

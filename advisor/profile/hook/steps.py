@@ -87,12 +87,13 @@ class Steps:
                 self._keep_watch()
             else:
                 self._step()
-        except OSError as error:  # the folder is full, read-only or gone
+        except Exception as error:  # no memory, a folder that is full, read-only or gone
             if self.asked.ends:
                 raise
             # A job that is only recorded goes on, as if nobody had asked.
             self._handle.remove()
-            print(f"advisor: recording ends here, the job goes on: {error}", file=sys.stderr)
+            said = str(error) or type(error).__name__
+            print(f"advisor: recording ends here, the job goes on: {said}", file=sys.stderr)
 
     def _keep_watch(self) -> None:
         """A job that is watched as long as it runs: no steps of it are timed."""

@@ -21,7 +21,8 @@ write.py and the rooms make the tables. A room imports only those below it (pypr
 | link_excess | links/attribution, staggers, peers; rings/from_log | ends, peers, NCCL's rings |
 | link_excess (costs; probe; loss) | links/cost, probes, stalls; models/savings | the calls |
 | param_bucket, gradient_sync | collectives/gradients | gradient reductions and backward passes |
-| traffic, redundant, expert_balance | collectives/summaries | collective |
+| traffic, expert_balance | collectives/summaries | collective |
+| redundant | collectives/redundant | collective, host_gap |
 | pipeline_stage | models/pipeline | sends and receives |
 | host_gap | host/activity | gaps of the device, host spans |
 | critical_path | models/critical_path, host/threads | calls, hosts that launched late |

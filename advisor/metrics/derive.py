@@ -10,13 +10,12 @@ from advisor.metrics.collectives.call import when_moving
 from advisor.metrics.collectives.gradients import bucket_rows, sync_rows
 from advisor.metrics.collectives.groups import LISTED_GROUPS
 from advisor.metrics.collectives.limits import impossible_bandwidths
+from advisor.metrics.collectives.redundant import REDUNDANT, may_be_redundant
 from advisor.metrics.collectives.summaries import (
     EXPERT_BALANCE,
     EXPERTS_BY_WORK,
     PARAMETER_COPIES,
-    REDUNDANT,
     TRAFFIC,
-    may_be_redundant,
 )
 from advisor.metrics.host.copies import copy_rows
 from advisor.metrics.host.edges import edge_rows

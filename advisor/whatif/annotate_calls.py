@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from advisor.metrics.collectives.summaries import TINY_BYTES
+from advisor.metrics.collectives.redundant import TINY_BYTES
 from advisor.whatif.cost import ServiceModel
 from advisor.whatif.predict import Change, Prediction, predict, service_models
 from advisor.whatif.program import Program

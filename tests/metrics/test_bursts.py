@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from advisor.metrics.collectives.summaries import REDUNDANT, TINY_BYTES, may_be_redundant
+from advisor.metrics.collectives.redundant import REDUNDANT, TINY_BYTES, may_be_redundant
 from advisor.store.store import Store
 
 _US = 1_000
@@ -238,3 +238,40 @@ def test_sharded_gradients_that_are_gathered_before_the_optimizer_are_whole_for_
             "SELECT kind, sum(calls_per_step) FROM redundant GROUP BY kind"
         ).fetchall()
     assert {tuple(row) for row in found} == kinds
+
+
+@pytest.mark.parametrize(
+    ("large", "gap_us", "tiny"),
+    [
+        (9000, 300, 2.0),  # logits with their loss
+        (9000, 1500, 1.0),  # compute lies between them
+        (2000, 300, 1.0),  # as many bytes as the gradients: parameters that a rank made
+    ],
+)
+def test_what_is_gathered_with_numbers_is_for_them(large: int, gap_us: int, tiny: float) -> None:
+    """On a host, gradients of 2,000 bytes, then a large gather and one of a number after it."""
+    with Store.create() as store:
+        con = store.con
+        con.execute(
+            """
+            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
+            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
+              100000000 AS end_ns, true AS complete, true AS used,
+              'annotation' AS source;
+            INSERT INTO param_bucket BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS bucket,
+              0 AS call_id;
+            """
+        )
+        at = 0
+        for number, (op, phase, size) in enumerate(
+            [
+                ("all_reduce", "backward", 2000),
+                ("all_gather", "other", large),
+                ("all_gather", "other", 8),
+            ]
+        ):
+            con.execute(_INSERT_CALL, [number, op, size, phase, at * _US, (at + 200) * _US])
+            at += 200 + gap_us
+        con.execute(REDUNDANT, ["run"])
+        found = con.execute("SELECT sum(calls_per_step) FROM redundant WHERE kind = 'tiny'")
+        assert found.fetchone() == (tiny,)

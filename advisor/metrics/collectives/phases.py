@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.redundant import TINY_BYTES
 from advisor.metrics.collectives.spans import (
     AUTOGRAD,
     FORWARD,
@@ -24,7 +25,6 @@ from advisor.metrics.collectives.spans import (
     after_closures,
     backward_passes,
 )
-from advisor.metrics.collectives.summaries import TINY_BYTES
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.statistics import median
 

@@ -1,0 +1,185 @@
+"""The table of calls that a step repeats or could do without."""
+
+from __future__ import annotations
+
+from advisor.metrics.collectives.summaries import CALLS
+
+# A scalar or a handful of them: what logging a metric sends.
+TINY_BYTES = 1024
+# What follows a call after computing for less than this is of the same burst, and what the rank
+# idles between two operators for less is Python (Lightning's log idles 1.1 to 1.7 ms between two
+# values, in stretches of 0.1); the forward pass of a real model computes longer, a pause is one.
+_BURST_NS = 1_000_000
+# Broadcasts of a step whose bytes are those of its gradients, but for this share, hand out the
+# parameters, and reductions behind the gradients' own average them: a ZeRO-1 optimizer has to hand
+# them out, where every rank updates its own copy nobody needs it. Gathers of as many bytes between
+# sharded gradients and the optimizer make them whole, which a norm does not need.
+_AS_MANY_BYTES = 0.1
+
+
+def may_be_redundant(op: str, size: int | None) -> bool:
+    """Whether REDUNDANT has to look at such a call: to plan it takes the database long."""
+    if op in ("all_reduce", "reduce"):
+        return size is not None and size <= TINY_BYTES
+    return op in ("barrier", "broadcast", "all_gather")
+
+
+REDUNDANT = f"""
+INSERT INTO redundant BY NAME
+{CALLS},
+gradients AS (
+  SELECT DISTINCT rank, call_id, true AS gradient FROM param_bucket WHERE run = $1),
+optimizing AS (
+  SELECT rank, start_ns FROM event
+  WHERE run = $1 AND class = 'annotation' AND starts_with(name, 'Optimizer.step')),
+reduced AS (
+  SELECT c.*, max(coalesce(enqueue_ns, start_ns)) FILTER (gradient AND op = 'reduce_scatter') OVER (
+      PARTITION BY c.rank, step, process_group ORDER BY start_ns) AS reduced_ns
+  FROM call c LEFT JOIN gradients USING (rank, call_id)),
+-- What is gathered after shards of the gradients were made and before the optimizer takes them
+early AS (
+  SELECT c.rank, c.call_id
+  FROM reduced c ASOF JOIN optimizing o
+    ON o.rank = c.rank AND o.start_ns >= coalesce(c.enqueue_ns, c.start_ns)
+  ASOF LEFT JOIN optimizing p
+    ON p.rank = c.rank AND p.start_ns <= coalesce(c.enqueue_ns, c.start_ns)
+  WHERE op = 'all_gather' AND coalesce(phase, 'other') = 'other'
+    AND reduced_ns IS NOT NULL AND (p.start_ns IS NULL OR reduced_ns > p.start_ns)),
+sent AS (
+  SELECT * FROM (SELECT rank, step, process_group, op, phase, bytes,
+      (rank, call_id) NOT IN (SELECT (rank, call_id) FROM gradients) AS handed,
+      (rank, call_id) IN (FROM early) AS early
+    FROM call)
+  WHERE NOT handed OR early OR op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
+    OR op = 'all_reduce' AND coalesce(phase NOT IN ('forward', 'backward'), true)),
+handing AS (
+  SELECT s.rank, s.step, s.process_group, s.op FROM sent s JOIN (
+    SELECT rank, step, process_group, sum(bytes) AS bytes FROM sent WHERE NOT handed GROUP BY ALL) g
+    ON g.rank = s.rank AND g.step = s.step AND g.process_group IS NOT DISTINCT FROM s.process_group
+  WHERE handed GROUP BY s.rank, s.step, s.process_group, s.op
+  HAVING abs(sum(s.bytes) / nullif(any_value(g.bytes), 0) - 1) <= {_AS_MANY_BYTES}),
+own_copies AS (
+  SELECT process_group FROM sent SEMI JOIN handing USING (rank, step, op) WHERE handed
+  GROUP BY process_group HAVING avg((phase IS NOT DISTINCT FROM 'optimizer')::INTEGER) < 0.5),
+reducing AS ( -- groups of data parallelism: others reduce in the forward pass too
+  SELECT DISTINCT process_group, true AS reduces FROM sent WHERE NOT handed AND NOT EXISTS (
+    FROM call c WHERE c.phase = 'forward' AND c.op IN ('all_reduce', 'reduce_scatter')
+      AND c.process_group IS NOT DISTINCT FROM sent.process_group)),
+ordered AS (
+  SELECT c.*, coalesce(enqueue_ns, start_ns) AS asked_ns,
+    h.rank IS NOT NULL AND (c.op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
+      OR c.op = 'all_reduce' AND coalesce(phase NOT IN ('forward', 'backward'), true)
+        AND gradient IS NULL OR e.rank IS NOT NULL) AS handed,
+    -- DistributedDataParallel hands out the first rank's buffers before each forward pass, whole
+    -- numbers among them. Megatron hands out token ids to its tensor-parallel ranks: not buffers.
+    c.op = 'broadcast' AND coalesce(phase = 'forward', false)
+      AND (NOT coalesce(dtype IN ('int64', 'int32'), false)
+        OR coalesce(reduces, false)) AS buffer,
+    -- Right after sharded gradients ranks add up their parts of the gradients' norm, to clip by it:
+    -- a floating-point number. One byte is a barrier.
+    c.op = 'barrier' OR (c.op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce') AND NOT handed
+      AND NOT buffer AND NOT (c.op = 'all_reduce' AND coalesce(phase, 'other') = 'other'
+        AND bytes > 1 AND coalesce(lag(c.op = 'reduce_scatter') OVER turn, false))
+      AND bytes <= {TINY_BYTES} AND gradient IS NULL) AS small, gradient,
+    lead(coalesce(enqueue_ns, start_ns)) OVER turn AS next_ns,
+    lead(c.op = 'all_reduce' AND bytes <= {TINY_BYTES}) OVER turn AS next_scalar,
+    lead(bytes) OVER turn AS next_bytes,
+    lag(c.op = 'barrier') OVER turn AS after_barrier
+  FROM call c LEFT JOIN handing h ON h.rank = c.rank AND h.step = c.step
+    AND h.process_group IS NOT DISTINCT FROM c.process_group AND h.op = c.op
+    LEFT JOIN gradients b ON b.rank = c.rank AND b.call_id = c.call_id
+    LEFT JOIN early e ON e.rank = c.rank AND e.call_id = c.call_id
+    LEFT JOIN reducing r ON r.process_group IS NOT DISTINCT FROM c.process_group
+  WINDOW turn AS (PARTITION BY c.rank, c.step, c.process_group ORDER BY start_ns)),
+python AS (
+  SELECT o.rank, o.call_id, sum(g.idle_ns) AS python_ns
+  FROM ordered o JOIN rank k ON k.run = $1 AND k.rank = o.rank AND k.timeline = 'host'
+  JOIN host_gap g ON g.run = $1 AND g.rank = o.rank
+    AND g.start_ns >= o.end_ns AND g.end_ns <= o.next_ns
+  WHERE kind = 'other' AND g.idle_ns <= {_BURST_NS} GROUP BY ALL),
+near AS (
+  SELECT o.*, coalesce(next_ns >= end_ns
+    AND next_ns - end_ns - coalesce(python_ns, 0) <= {_BURST_NS}, false) AS is_near,
+    k.timeline = 'host' AS on_host
+  FROM ordered o JOIN rank k ON k.run = $1 AND k.rank = o.rank
+  LEFT JOIN python p ON p.rank = o.rank AND p.call_id = o.call_id),
+-- On a host's timeline what is gathered with numbers, by the same lines of a script, is for them
+-- too (logits beside their loss), unless it is as much as the parameters.
+shown AS (
+  SELECT * REPLACE (small OR with_numbers AND abs(
+      sum(bytes) FILTER (op = 'all_gather' AND coalesce(phase, 'other') = 'other') OVER one
+      / nullif(sum(bytes) FILTER (gradient) OVER one, 0) - 1) > {_AS_MANY_BYTES} AS small)
+  FROM (
+    SELECT *, coalesce(on_host AND op = 'all_gather' AND NOT handed AND NOT small
+      AND module IS NULL AND coalesce(phase, 'other') = 'other'
+      AND (is_near AND lead(small AND op = 'all_gather') OVER turn
+        OR lag(is_near AND small AND op = 'all_gather') OVER turn), false) AS with_numbers
+    FROM near WINDOW turn AS (PARTITION BY rank, step, process_group ORDER BY start_ns))
+  WINDOW one AS (PARTITION BY rank, step, process_group)),
+joined AS (
+  SELECT *, is_near AND small AND lead(small) OVER turn AS goes_on
+  FROM shown WINDOW turn AS (PARTITION BY rank, step, process_group ORDER BY start_ns)),
+timed AS (
+  -- On a host's timeline Python between two of them is part of the step, and goes with them. One
+  -- alone (DDP's map of unused parameters) is the replay's to judge.
+  SELECT o.* REPLACE (CASE WHEN op = 'barrier' AND next_scalar THEN 'all_reduce' ELSE op END AS op),
+    op = 'barrier' AS barrier,
+    small AND (op = 'barrier' AND coalesce(next_scalar, false)
+      OR op = 'all_reduce' AND coalesce(after_barrier, false)) AS logged,
+    CASE WHEN on_host THEN CASE
+        WHEN handed THEN CASE WHEN lead(handed) OVER turn THEN next_ns ELSE end_ns END - asked_ns
+        WHEN goes_on THEN next_ns - asked_ns
+        WHEN lag(goes_on) OVER turn THEN end_ns - asked_ns ELSE 0 END END AS span_ns
+  FROM joined o
+  WINDOW turn AS (PARTITION BY o.rank, o.step, o.process_group ORDER BY o.start_ns)),
+gathered AS (
+  -- In one step the same module's parameters gathered more than once. Where modules are not named
+  -- (FSDP1), a gather of the backward pass repeats one of as many bytes in the forward pass; where
+  -- gradients are not reduced in the group, activations are gathered (sequence parallelism).
+  SELECT *, CASE WHEN module IS NOT NULL THEN row_number() OVER (
+      PARTITION BY rank, step, process_group, module, bytes ORDER BY start_ns)
+    WHEN phase = 'backward' AND row_number() OVER (
+        PARTITION BY rank, step, process_group, module, bytes, phase ORDER BY start_ns)
+      <= count(*) FILTER (phase = 'forward') OVER (
+        PARTITION BY rank, step, process_group, module, bytes) THEN 2 END AS turn
+  FROM timed WHERE op = 'all_gather' AND phase IN ('forward', 'backward')
+    AND (module IS NOT NULL OR process_group IN (SELECT process_group
+      FROM call JOIN param_bucket b USING (rank, call_id) WHERE b.run = $1
+      AND op = 'reduce_scatter'))),
+needless AS (
+  SELECT 'logged' AS kind, process_group, op,
+    CASE WHEN barrier THEN next_bytes ELSE bytes END AS bytes,
+    rank, exposed_transfer_ns, wait_ns, span_ns, NOT barrier AS counts
+  FROM timed WHERE logged
+  UNION ALL
+  SELECT 'barrier', process_group, op, NULL, rank, exposed_transfer_ns, wait_ns, span_ns, true
+  FROM timed WHERE barrier AND NOT logged
+    -- Barriers inside a library's own calls are nobody's to leave out.
+    AND coalesce(library, 'nccl') IN ('nccl', 'rccl', 'gloo', 'mpi', 'ucc', 'xccl', 'hccl')
+  UNION ALL
+  SELECT 'tiny', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
+  FROM timed WHERE small AND NOT barrier AND NOT logged
+  UNION ALL
+  SELECT 'buffers', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
+  FROM timed WHERE buffer
+  UNION ALL
+  SELECT 'parameters', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
+  FROM timed WHERE handed AND op <> 'all_gather'
+    AND EXISTS (FROM own_copies o WHERE o.process_group IS NOT DISTINCT FROM timed.process_group)
+  UNION ALL
+  SELECT 'gradients', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
+  FROM timed WHERE handed AND op = 'all_gather'
+  UNION ALL
+  SELECT 'repeated-gather', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
+  FROM gathered WHERE turn > 1),
+per_rank AS (
+  SELECT kind, process_group, op, bytes, rank, count(*) FILTER (counts) AS calls,
+    sum(exposed_transfer_ns) AS exposed_ns, sum(coalesce(wait_ns, 0)) AS wait_ns,
+    sum(span_ns) AS span_ns
+  FROM needless GROUP BY ALL)
+SELECT $1 AS run, kind, process_group, op, bytes, median(calls / steps) AS calls_per_step,
+  round(median(exposed_ns / steps))::BIGINT AS exposed_ns_per_step,
+  round(median(per_rank.wait_ns / steps))::BIGINT AS wait_ns_per_step,
+  round(median(span_ns / steps))::BIGINT AS span_ns_per_step
+FROM per_rank JOIN steps USING (rank) GROUP BY kind, process_group, op, bytes ORDER BY ALL
+"""

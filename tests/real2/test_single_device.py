@@ -212,6 +212,8 @@ def test_a_finding_that_is_most_of_the_loss_stands_alone(tmp_path: Path) -> None
         ("ampere_sgemm_128x64_tn", True),
         ("volta_scudnn_128x64_relu_interior_nn_v1", True),
         ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>", True),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x128x8_ffma_aligna4_alignc4", True),
+        ("sm86_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64", False),
         ("ampere_s1688gemm_128x128_ldg8_relu_f2f_stages_32x1_tn", False),
         ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32", False),
         (GEMM, False),

@@ -64,8 +64,9 @@ _NARROW = (
 
 # Of fp32 and of no other type, which tensor cores (s1688gemm, tensorop, tf32) do not compute:
 # cuBLAS (ampere_sgemm_128x64_tn), CUTLASS (cutlass_80_simt_sgemm), cuDNN (volta_scudnn_128x128,
-# implicit_convolve_sgemm); names in Kineto traces of PyTorch.
-_PLAIN_FP32 = r"(^|_|\b)(sgemm|scudnn)(_|\b)|implicit_convolve_sgemm"
+# implicit_convolve_sgemm), and both on Hopper (sm80_xmma_gemm_f32f32_f32f32_f32_..._ffma_aligna4);
+# names in Kineto traces of PyTorch.
+_PLAIN_FP32 = r"(^|_|\b)(sgemm|scudnn)(_|\b)|implicit_convolve_sgemm|_ffma_"
 
 _KINDS = """
     SELECT rank, count(*) FILTER (class = 'cpu_op') AS cpu_ops,

@@ -177,6 +177,8 @@ class Name:
         if all(str(self.home[rank]) == f"rank {rank}" for rank in ranks):
             return some_ranks(ranks)
         shown = ", ".join(own[:_MOST_NAMED]) + (" …" if len(own) > _MOST_NAMED else "")
+        if own[0].startswith("node "):  # a name that devices tell says what it is
+            return shown
         return f"host{'s' if len(own) > 1 else ''} {shown}"
 
 

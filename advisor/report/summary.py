@@ -206,7 +206,8 @@ def per_step(finding: Finding) -> str:
     if (most := finding.at_most_ns()) is not None:
         return f"up to {about(most)}"
     gain_ns, low_ns, high_ns = finding.savings_ns, finding.savings_low_ns, finding.savings_high_ns
-    step_ns = round(gain_ns / finding.savings_share) if finding.savings_share else math.inf
+    part = finding.savings_share
+    step_ns = round(gain_ns / part) if gain_ns and part else math.inf
     if finding.is_of_unknown_cost():
         return span(low_ns or 0, high_ns or 0, step_ns)
     return estimate(gain_ns, low_ns, high_ns, step_ns)

@@ -111,7 +111,7 @@ def test_hints_stand_by_the_size_that_is_written_beside_them(name: str) -> None:
 
 def assert_row(row: str, finding: Finding, listed: Sequence[str] = ()) -> None:
     """Where, how much, how sure, what to do: the first fix, or which of the listed steps it is."""
-    assert holds(row, finding.title)
+    assert holds(row, summary.title(finding))
     assert holds(row, summary.place(finding))
     assert holds(row, summary.per_step(finding))
     assert finding.probability is None or " sure" in row

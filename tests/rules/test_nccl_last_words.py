@@ -55,6 +55,8 @@ WELL = {
     "goes on": "WARNING: fused kernel not available, using the slow one\n",
     "a bar": "scan: 1719 images, 0 corrupt: 100%|####| 1719/1719 [00:00<?, ?it/s]\n",
     "a logger's note": "INFO: 3 unknown keys\nINFO: next epoch\n",
+    "a warning of Python's": "a.py:609: UserWarning: `pad` should be positive. This will cause "
+    "errors when batch generating\n  warnings.warn(\n",
     "a note of glog": "I0904 19:50:19.025613 1405 a.cc:8] tpu: Failed to open libtpu.so\n",
 }
 

@@ -251,10 +251,14 @@ ENDS = {
         "exited on signal 7 (Bus error)",
         "run.sh: line 3: 77 Bus error               (core dumped) python",
     ],
-    "child-failed": [
+    "aborted": [
         "  exitcode  : -6 (pid: 6421)",
         "died with <Signals.SIGABRT: 6>.",
         "srun: error: gpu01: task 3: Aborted (core dumped)",
+        "run.sh: line 12: 3456 Aborted                 (core dumped) python train.py",
+        "command terminated with exit code 134",
+    ],
+    "child-failed": [
         "exits with return code = 1",
         "process 0 terminated with exit code 1",
         "Primary job  terminated normally, but 1 process returned",

@@ -14,6 +14,7 @@ from signal import Signals
 
 _WORDS = {
     Signals.SIGILL: "illegal instruction",
+    Signals.SIGABRT: "aborted",
     Signals.SIGBUS: "bus error",
     Signals.SIGFPE: "floating point exception",
     Signals.SIGKILL: "killed",

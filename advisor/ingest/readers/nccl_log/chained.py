@@ -47,7 +47,9 @@ class Chained:
         ``place`` is where the fact of this line is kept.
         """
         if _RAISED.match(text) is None:
-            return []
+            goes_on = self._left > 0 and self._open[-1:] == [self._unfinished]
+            self._left = 0
+            return self._open[-1:] if goes_on else []
         self._unfinished, self._left = place, _MOST_LINES if _GOES_ON.search(text) else 0
         earlier = self._open if self._marked else []
         self._marked = False

@@ -49,6 +49,7 @@ _IN_BOOTSTRAP = "bootstrap.cc"
 _TRAILED = "trailed"
 _ENDS_HERE = "communicator-failed"
 _ENDED, _ENDED_FIRST = "child-failed", "first-failed"
+_ENDS = frozenset((_ENDED, "aborted"))
 _KILLED = "rank-killed"  # which a launcher does to those that are left
 
 
@@ -115,7 +116,7 @@ class Failures:
             last_words.see(where[1], launcher, record.text)
         if message is not None:
             around = self._around[where[0]]
-            if message == _ENDED and around.is_root:
+            if message in _ENDS and around.is_root:
                 message = _ENDED_FIRST
             if around.is_later and message == _KILLED:
                 message = _ENDED

@@ -58,7 +58,7 @@ _NO_FAILURE = re.compile(
     re.IGNORECASE,
 )
 _IN_PASSING = re.compile(
-    r"\b(?:warn(?:ing)?|deprecat\w{1,6}|info|debug|notice|ignor(?:ed|ing)|skipp(?:ed|ing)|retry(?:ing)?|"
+    r"\b(?:\w{0,30}warn(?:ing)?|deprecat\w{1,6}|info|debug|notice|ignor(?:ed|ing)|skipp(?:ed|ing)|retry(?:ing)?|"
     r"optional|recovered|will be (?:used|ignored)|instead)\b",
     re.IGNORECASE,
 )

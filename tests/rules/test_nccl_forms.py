@@ -161,7 +161,7 @@ OTHERS = {
         "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
         "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD",
         "ABORT!!! Out of all 4 trainers, the trainer process with rank=[0, 3] was aborted.",
-        "Rank 2 crashed with exit code -6",
+        "Rank 2 crashed with exit code -3",
     ],
     "address-family": ["RuntimeError: ss1.ss_family == ss2.ss_family. 2 vs 10"],
     "gloo": ["[../third_party/gloo/gloo/transport/tcp/pair.cc:536] : Connection refused"],

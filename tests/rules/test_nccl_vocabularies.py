@@ -110,7 +110,8 @@ CODES = {
     "rank-killed": [-9, 137, 247],
     "loader-shared-memory": [-7, 135, 249],
     "segmentation-fault": [-11, 139, 245],
-    "child-failed": [1, 3, 134, 143, 255, -6, -15],
+    "aborted": [-6, 134, 250],
+    "child-failed": [1, 3, 143, 255, -15],
 }
 
 

@@ -201,3 +201,27 @@ def test_what_only_the_class_names_is_asked_after_the_calls() -> None:
     by_class = named_by_class()
     assert {"exception", "key-missing", "assertion", "value-refused"} <= by_class
     assert by_class.isdisjoint({"module-missing", "out-of-memory", "checkpoint-differs"})
+
+
+# Of slurm_errno.c, whose texts its commands print behind what they could not do.
+SLURMS_ERRORS = {
+    "Message receive failure": "slurm-no-answer",
+    "Connection timed out reading": "slurm-no-answer",
+    "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)":
+        "slurm-account",
+    "Invalid account or account/partition combination specified": "slurm-account",
+    "User's group not permitted to use this partition": "slurm-account",
+    "Incompatible versions of client and server code": "slurm-versions",
+    "Invalid generic resource (gres) specification": "slurm-gres",
+    "Requested node configuration is not available": "step-refused",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", SLURMS_ERRORS)
+def test_an_error_of_slurms_is_known_behind_what_failed(said: str) -> None:
+    failed = (
+        "srun: error: Unable to allocate resources: ",
+        "sbatch: error: Batch job submission failed: ",
+        "salloc: error: Job submit/allocate failed: ",
+    )
+    assert {named(f"{head}{said}", is_warning=False) for head in failed} == {SLURMS_ERRORS[said]}

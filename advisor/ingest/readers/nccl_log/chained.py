@@ -16,7 +16,9 @@ from advisor.model.nccl.messages import named_by_class, told_by_itself
 
 # What is raised while another is handled may be of another kind: the first is then its own cause.
 _MARK = "The above exception was the direct cause of the following"
-_RAISED = re.compile(r"(?:[A-Za-z_][\w.]{0,120}\.)?[A-Z]\w{0,60}(?:Error|Exception|Timeout)\b")
+_RAISED = re.compile(
+    r"(?:(?:[A-Za-z_][\w.]{0,120}\.)?[A-Z]\w{0,60}(?:Error|Exception|Timeout)|Exception)\b"
+)
 # Such a first line says nothing yet.
 _GOES_ON = re.compile(r":\s{0,8}$|\b\d{1,4} validation errors? for\b")
 _MOST_LINES = 2
@@ -35,8 +37,9 @@ class Chained:
         """Take a line that says nothing by itself: the place of the exception that it goes on."""
         if self._open and text.lstrip().startswith(_MARK):
             self._marked = True
-        if self._left == 0 or self._marked or not text.strip():
+        if self._marked:
             self._left = 0
+        if self._left == 0 or not text.strip():
             return None
         self._left -= 1
         return self._unfinished

@@ -252,3 +252,19 @@ def test_a_setting_that_rccl_misses_is_named_and_one_that_is_set_is_not() -> Non
     line = "hipify/src/init.cc:155 NCCL WARN HSA_NO_SCRATCH_RECLAIM is not set with rocm older"
     assert named(line, is_warning=True) == "rccl-host-settings"
     assert named("HSA_NO_SCRATCH_RECLAIM set by user to 1", is_warning=False) is None
+
+
+CXI = "libfabric:507357:1741146011::cxi:"
+SLINGSHOTS = {
+    f"{CXI}fabric:cxip_nic_get_rgroup_vni():253<warn> : no valid default rgroup and vni":
+        "cxi-vni",
+    f"{CXI}domain:cxip_cp_get():137<warn> Failed to allocate CP, ret: -28 VNI: 10": "cxi-vni",
+    f"{CXI}ep_data:cxip_recv_cb():30<warn> nid1: LE resources not recovered during flow control":
+        "cxi-messages",
+    f"{CXI}mr:cxip_do_map():513<warn> cxil_map failed: -12:Cannot allocate memory": "cxi",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", SLINGSHOTS)
+def test_what_slingshots_adapter_lacks_is_told_apart(line: str) -> None:
+    assert named(line, is_warning=False) == SLINGSHOTS[line]

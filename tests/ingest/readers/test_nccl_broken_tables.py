@@ -76,3 +76,12 @@ def test_many_null_bytes_inside_a_prefix_are_counted(tmp_path: Path) -> None:
     log.write_bytes(text[:place] + bytes(3000) + text[place:])
     rows, reasons = _read(log)
     assert _read(LOGS / "v2.21-one-nic.log")[0] - rows == sum(reasons.values()) == 1
+
+
+def test_megatrons_iterations_are_no_cells_of_a_table(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(
+        (LOGS / "v2.10-sockets.log").read_text()
+        + " iteration      500/  500000 | consumed samples:         4000 | lm loss: 6.456E+00 |\n"
+    )
+    assert _read(log)[1] == _read(LOGS / "v2.10-sockets.log")[1]

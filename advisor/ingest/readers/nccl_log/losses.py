@@ -19,8 +19,8 @@ _TAIL = re.compile(
     r"| Bytes -> Algo \w+ proto "
     r"|\bcomm 0x\w+ rank \d+ n[rR]anks \d+ "
 )
-# Cells stand alone; Megatron's «iteration 500/ 5000 | lm loss …» is none.
-_WORD = re.compile(r"[A-Za-z]{3}")
+# The end of a row, with what is left of its name; Megatron's «500/ 5000 | lm loss …» is none.
+_ROW = re.compile(r"\w{0,20} {0,20}\|?[\d./ |-]{1,2000}")
 # How messages start that are kept: of others nothing is lost when their end is.
 _KEPT_START = re.compile(
     r"(?:Channel|Ring|Tree|Trees|Pattern|NET/|GPU Direct|Connected|threadThr|Using network|NCCL_"
@@ -73,7 +73,7 @@ class Losses:
 
     def _tail(self, record: Record) -> None:
         """Text without a prefix: the end of a message, whose head may be counted already."""
-        if not _WORD.search(record.text) and (cells := cells_of(record.text)):
+        if _ROW.fullmatch(record.text) and (cells := cells_of(record.text)):
             if self._short_rows:
                 self._short_rows -= 1
             else:

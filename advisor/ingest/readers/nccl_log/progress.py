@@ -1,4 +1,4 @@
-"""Whether a job trained on after what its output says went wrong: a launcher may have tried again.
+"""Whether a job trained on or was done after what its output says went wrong: it may try again.
 
 Ranks print the step before, their own and the next one after another has died, so that four
 different ones are asked for.
@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 
 from advisor.ingest.readers.nccl_log.collected import Where
-from advisor.model.nccl.messages import ends_a_job, recovers
+from advisor.model.nccl.messages import by_form, ends_a_job, recovers, reported
 
 _STEPS = 4
 # What stands beside a step's number in outputs of training: HuggingFace, Megatron, DeepSpeed,
@@ -23,6 +23,8 @@ _NUMBER = re.compile(
 _LONGEST = 300
 # What vLLM and SGLang print of the tokens that they made since they last did.
 _SERVED = re.compile(r"gen(?:eration)? throughput(?: \(tokens?/s\))?: (?!0\.0+\b)\d")
+# DeepSpeed's launcher of a process that ended well.
+_DONE = re.compile(r"\] Process \d{1,9} exits successfully")
 
 
 @dataclass
@@ -32,6 +34,9 @@ class Progress:
     _steps: dict[tuple[str, ...], int] = field(default_factory=dict)
     """The last different ones since the last error, with their lines."""
     _is_wrong: bool = False
+    _failed: bool = False
+    """By more than what others print as one ends."""
+    _done: tuple[int, str] | None = None
     _said: str = ""
     _waits: list[Where] = field(default_factory=list)
 
@@ -39,6 +44,7 @@ class Progress:
         """An entry of the catalogue that a line was named by."""
         if ends_a_job(message):
             self._is_wrong = True
+            self._failed |= message not in by_form() - reported()
             self._steps.clear()
         if recovers(message):
             self._waits.append(where)
@@ -48,6 +54,8 @@ class Progress:
         if self._waits and _SERVED.search(text, 0, _LONGEST):
             over, self._waits = self._waits, []
             return over
+        if _DONE.search(text, 0, _LONGEST):
+            self._done = line, text.strip()[:_LONGEST]
         if self._is_wrong and len(self._steps) < _STEPS and _MEASURED.search(text, 0, _LONGEST):
             self._step(text, line)
         return []
@@ -58,5 +66,7 @@ class Progress:
             self._said = text.strip()[:_LONGEST]
 
     def went_on(self) -> tuple[int, str] | None:
-        """The last line that was looked at, and its number, where the job trained on."""
+        """The last line looked at, and its number, where the job trained on or was done."""
+        if self._done and not self._failed:
+            return self._done
         return (max(self._steps.values()), self._said) if len(self._steps) >= _STEPS else None

@@ -174,9 +174,13 @@ def test_a_cpu_job_alone_is_not_asked_for_more_ranks(tmp_path: Path) -> None:
     trace = _alone()
     for at in range(20):
         trace.host("aten::addmm", 100.0 * at, 90)
+        # What profile_memory=True writes is no range.
+        trace.events.append({**trace.events[-1], "ph": "i", "cat": "cpu_instant_event", "dur": 0})
     with _loaded(tmp_path, trace) as run:
-        assert run.report.verdict.reason == "no-device"
-        assert len(run.report.verdict.next_steps) == 1
+        verdict = run.report.verdict
+        assert verdict.reason == "no-device"
+        assert verdict.values["recorded"] == {"operators": 20}
+        assert len(verdict.next_steps) == 1
 
 
 def _copies_and_work(every_us: float) -> Trace:

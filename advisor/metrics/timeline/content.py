@@ -72,7 +72,7 @@ _KINDS = """
     SELECT rank, count(*) FILTER (class = 'cpu_op') AS cpu_ops,
       count(*) FILTER (class = 'runtime') AS runtime_calls,
       count(*) FILTER (class = 'runtime' AND regexp_matches(name, '^(cuda|hip|cu[A-Z]).*(Launch|Memcpy|Memset)')) AS launches,
-      count(*) FILTER (class = 'annotation') AS annotations,
+      count(*) FILTER (class = 'annotation' AND dur_ns > 0) AS annotations,
       count(*) FILTER (class = 'python') AS python_calls,
       count(*) FILTER (class = 'comm' AND device IS NULL) AS backend_spans,
       count(*) FILTER (device IS NOT NULL AND category IS DISTINCT FROM 'gpu_user_annotation') AS device_events

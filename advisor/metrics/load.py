@@ -39,7 +39,6 @@ from advisor.metrics.steps.annotated import (
     annotated_steps,
     device_windows,
     last_incomplete,
-    whole_trace,
 )
 from advisor.metrics.steps.optimizer import optimizer_steps
 from advisor.metrics.steps.periods import period_steps
@@ -52,6 +51,7 @@ from advisor.metrics.steps.rough_clocks import (
 )
 from advisor.metrics.steps.untimed import without_untimed
 from advisor.metrics.steps.used import mark_used
+from advisor.metrics.steps.whole import whole_trace, without_strays
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.timeline import Timeline, timelines
@@ -173,7 +173,7 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         matched = match(calls, groups, stepped, offsets, strict=True)
         found = _clocks(matched, infos, gloo)
     if not any(_annotated(one.steps) for one in ranks.values()):
-        _tell_steps_apart(events, ranks, calls)
+        _tell_steps_apart(events, ranks, calls, offsets)
     seeing = {rank for rank, one in ranks.items() if one.line.on_device and len(one.line)}
     # In a job on devices, hosts that made no call of their own show no step of the device.
     blind = {rank for rank in ranks.keys() - seeing if seeing and not calls[rank]}
@@ -230,16 +230,20 @@ def _annotated(steps: Steps) -> bool:
 
 
 def _tell_steps_apart(
-    events: Events, ranks: dict[int, RankData], calls: dict[int, list[Call]]
+    events: Events,
+    ranks: dict[int, RankData],
+    calls: dict[int, list[Call]],
+    offsets: dict[int, int],
 ) -> None:
-    """Replace the whole trace as one step by optimizer steps or the collectives' period, if any."""
+    """Replace the whole trace as one step by optimizer steps or the collectives' period, if any;
+    else by what is the work of all ranks."""
     lines = {rank: one.line for rank, one in ranks.items()}
-    found = optimizer_steps(events, lines) or period_steps(calls, lines)
-    for rank, steps in (found or {}).items():
+    several = optimizer_steps(events, lines) or period_steps(calls, lines)
+    for rank, steps in (several or without_strays(lines, offsets)).items():
         if not steps.steps:
             continue
         one = ranks[rank]
-        if not one.info.complete:
+        if several and not one.info.complete:
             steps = last_incomplete(steps)
         steps = without_untimed(events, one.line, steps)
         ranks[rank] = replace(one, steps=steps, activity_step=_activity_steps(one.line, steps))

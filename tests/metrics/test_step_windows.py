@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.metrics.steps.annotated import Step, device_windows
+from advisor.metrics.steps.whole import whole_trace, without_strays
 from advisor.metrics.timeline.timeline import Timeline
 
 _STEP, _KERNEL, _AHEAD = 100, 80, 10
@@ -57,3 +58,21 @@ def test_steps_that_leave_out_numbers_are_looked_at_once() -> None:
         return reads
 
     assert cost(200) <= 2.5 * cost(100)
+
+
+def _recorded(rank: int, *spans: tuple[int, int]) -> Timeline:
+    start, end = np.array(spans, dtype=np.int64).T
+    zero = np.zeros(len(spans), dtype=np.int64)
+    return Timeline(rank, True, zero, start, end, zero, np.arange(len(spans)), start, zero)
+
+
+def test_a_whole_trace_is_the_same_stretch_of_all_ranks() -> None:
+    """Rank 1 does a third of what rank 0 does, so that what both do at the start, before a model is
+    made for 700, is stray beside the work of one of them only; its clock is 50 behind."""
+    lines = {0: _recorded(0, (0, 1), (800, 1100)), 1: _recorded(1, (-50, -48), (850, 950))}
+    alone = {rank: whole_trace(line).steps[0] for rank, line in lines.items()}
+    assert [(step.start, step.end) for step in alone.values()] == [(800, 1100), (-50, 950)]
+    (changed,) = without_strays(lines, {0: 0, 1: 50}).items()
+    assert changed[0] == 1
+    assert [(step.start, step.end) for step in changed[1].steps] == [(750, 950)]
+    assert without_strays(lines, {}) == {}

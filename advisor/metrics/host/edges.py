@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.metrics.steps.annotated import Steps, main_work
+from advisor.metrics.steps.annotated import Steps
+from advisor.metrics.steps.whole import WHOLE_TRACE, main_work
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.events import Events
 
@@ -32,7 +33,8 @@ _SHARE = 0.02
 
 def edge_rows(events: Events, line: Timeline, steps: Steps) -> list[dict[str, Any]]:
     """Rows of ``edge_gap`` of one device: stretches of 2 % of the recording or more, and 1 ms."""
-    work = main_work(line)
+    whole = [(s.start, s.end) for s in steps.steps if s.source == WHOLE_TRACE]
+    work = next(iter(whole), None) or main_work(line)
     if not line.on_device or work is None:
         return []
     seen = events.rows(

@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from advisor.metrics.timeline.intervals import Int64s, Intervals, last_holding
+from advisor.metrics.timeline.intervals import Int64s, last_holding
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING
 from advisor.store.events import Events
 from advisor.vocabulary.numbers import decimal
 
-_EDGE_GAP, _STRAY = 0.1, 0.01
 _PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)$")
 # Ranges that engines of inference open around each step: vllm-project/vllm vllm/v1/worker
 # (execute_context_1(512)_generation_3(3)), sgl-project/sglang python/sglang/srt/managers/scheduler
@@ -208,39 +207,6 @@ def _lacks_a_mark(step: Step, following: Step) -> bool:
 
 def _moved(step: Step, start: int, end: int, *, complete: bool) -> Step:
     return step._replace(start=start, end=end, complete=complete)
-
-
-def whole_trace(line: Timeline) -> Steps:
-    """The whole trace as one step, when nothing in it tells steps apart.
-
-    Idling before the work begins and after it ends (the profiler starts or stops, a graph is
-    captured, requests arrive) is none of the work's.
-    """
-    work = main_work(line)
-    if work is None:
-        return Steps(())
-    return Steps((Step(0, *work, None, None, True, "whole-trace"),))
-
-
-def main_work(line: Timeline) -> tuple[int, int] | None:
-    """From where to where a device's work lies, ns: without stray events beyond a long gap.
-
-    Events that make up under 1 % of the busy time and are a tenth of the recording away from the
-    rest are stray. None where nothing takes time.
-    """
-    busy = Intervals.of(line.start, line.end)
-    if not len(busy):
-        return None
-    start, end = busy.start, busy.end
-    low, high = int(start[0]), int(end[-1])
-    gaps, done = start[1:] - end[:-1], np.cumsum(end - start)
-    for place in np.flatnonzero(gaps >= _EDGE_GAP * (high - low)):
-        if done[place] < _STRAY * done[-1]:
-            low = int(start[place + 1])
-        elif done[-1] - done[place] < _STRAY * done[-1]:
-            high = int(end[place])
-            break
-    return low, high
 
 
 def last_incomplete(steps: Steps) -> Steps:

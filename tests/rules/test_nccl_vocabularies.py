@@ -62,6 +62,10 @@ def test_a_text_that_tells_more_than_the_class_is_asked_first() -> None:
         "AttributeError: 'GPT2LMHeadModel' object has no attribute 'model'": "attribute-missing",
         "AttributeError: module 'torch' has no attribute 'compiler'": "api-differs",
         "EOFError: EOF when reading a line": "input-asked",
+        "RuntimeError: Using async gradient all reduce requires setting the environment variable "
+        "CUDA_DEVICE_MAX_CONNECTIONS to 1": "environment-asked",
+        "RuntimeError: NVSHMEM_MAX_CTAS must be set to '2' here": "environment-asked",
+        "AssertionError: linear_key_head_dim must be set for gated delta net.": "option-unfit",
         "ValueError: loss is NaN": "not-finite",
     }
     assert {line: named(line, is_warning=False) for line in lines} == lines

@@ -84,3 +84,13 @@ def test_places_with_nothing_in_common_are_said_only_if_likelier_than_the_networ
     seen = by_posterior.by_posterior(data, HOME)
     assert [one.culprit.kind for one in seen] == kinds
     assert all(one.evidence["added_ns"] == 1e6 for one in seen if found.fixed)
+
+
+def test_a_network_whose_messages_are_late_may_be_slow_for_all_that_others_do_not_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """GIVEN a quarter of the time whatever the size, and three times what a machine takes."""
+    found = replace(SCATTERED, nothing=0.95, fixed=Fixed((0.2, 0.25, 0.3), 1e6, 40))
+    monkeypatch.setattr(by_posterior, "slow_location", lambda data, home: found)
+    (seen,) = by_posterior.by_posterior(cast(Any, SimpleNamespace(infos=INFOS)), HOME)
+    assert seen.share == (0.2, 0.25, pytest.approx(2 / 3))

@@ -43,11 +43,19 @@ def test_what_does_not_grow_with_the_size_is_a_share_of_the_time() -> None:
     assert found.calls == 120
 
 
+def test_less_than_half_of_the_time_shows_the_latency_too() -> None:
+    """GIVEN 6 ms before the first byte, and 5 to 20 ms for the bytes, which come late as well."""
+    found = fixed_time(line(6 * MS, 100 * MB, 200 * MB, 400 * MB), BETWEEN)
+    assert found is not None
+    assert 0.1 < found.share[0] < found.share[1] < 0.5
+
+
 @pytest.mark.parametrize(
     "timed",
     [
         line(0.1 * MS, 20 * MB, 40 * MB, 80 * MB),  # three times what NCCL's hops take
         line(0.25 * MS, 1 * MB, 2 * MB, 4 * MB),  # eight times, of large calls' start a half
+        line(0.4 * MS, 100 * MB, 200 * MB, 400 * MB),  # thirteen times, and little of large calls
         line(6 * MS, 40 * MB, 60 * MB),  # sizes too alike to show a rate
         line(6 * MS, 40 * MB),
         [took(20 * MB, 6 * MS, hosts=1), took(80 * MB, 7 * MS, hosts=1)],

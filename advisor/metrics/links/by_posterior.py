@@ -98,13 +98,18 @@ def _of_latency(found: Found) -> bool:
 
 
 def _by_fixed_time(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | None:
-    """The network as a whole, where its calls take as long whatever their size."""
+    """The network as a whole, where messages take long whatever their size.
+
+    So late they also move fewer bytes, as few are on their way at once (NCCL_STEPS, 8 chunks of a
+    channel): up to all that machines with the job's device do not take may go with it.
+    """
     if found.fixed is None:
         return None
-    whole = network_culprit(data, home)
+    whole, (low, middle, high) = network_culprit(data, home), found.fixed.share
+    sheet = _by_sheet(data, home, found)
     return Seen(
         whole._replace(kind="candidates", words=f"{whole.words} (latency)"),
-        found.fixed.share,
+        (low, middle, high if sheet is None else max(high, sheet.share[2])),
         found.fixed.calls,
         "calls of other sizes",
         None,

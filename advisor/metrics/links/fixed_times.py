@@ -24,8 +24,8 @@ MANY_TIMES = 2.5 * _USUAL_TIMES
 """Beyond any of those tables."""
 _APART = 2.0
 """The largest size over the smallest, from which a rate shows."""
-_MOSTLY = 0.5
-"""Of a call's time: less is not what makes it slow."""
+_LEAST = 0.1
+"""Of a call's time: less is what a line through sizes is off by, as protocols change with them."""
 _LEAST_ERROR = 0.03
 """Of a typical time's logarithm: what sizes differ by besides (protocol, channels)."""
 
@@ -64,7 +64,7 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
     error = 2.0 * math.sqrt(float(spread[0, 0]))
     took = float(np.average(times, weights=[one.calls for one in kinds]))
     low, high = begins - error, min(begins + error, float(times.min()))
-    if low < MANY_TIMES * usual_ns or low < _MOSTLY * took:
+    if low < MANY_TIMES * usual_ns or low < _LEAST * took:
         return None
     added = [max(0.0, ns - _USUAL_TIMES * usual_ns) for ns in (low, min(begins, high), high)]
     share = (added[0] / took, added[1] / took, added[2] / took)

@@ -175,7 +175,8 @@ def test_a_cpu_job_alone_is_not_asked_for_more_ranks(tmp_path: Path) -> None:
     for at in range(20):
         trace.host("aten::addmm", 100.0 * at, 90)
         # What profile_memory=True writes is no range.
-        trace.events.append({**trace.events[-1], "ph": "i", "cat": "cpu_instant_event", "dur": 0})
+        trace.host("[memory]", 100.0 * at + 10, 0, cat="cpu_instant_event")
+        trace.events[-1]["ph"] = "i"
     with _loaded(tmp_path, trace) as run:
         verdict = run.report.verdict
         assert verdict.reason == "no-device"

@@ -10,7 +10,7 @@ from advisor.engine import diagnose
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.table import decide
 from advisor.engine.verdict.words import in_words
-from advisor.findings import Basis, Confidence, FindingsReport
+from advisor.findings import Basis, Confidence, Evidence, FindingsReport
 from advisor.messages import WHYS, say
 from advisor.report import render, summary
 from advisor.vocabulary.words import estimate, group_text, is_wide, span
@@ -65,6 +65,21 @@ def test_transfers_that_take_longer_than_compute_are_no_unknown_cause(
     assert (known.values["moving"] > known.values["beside"]) == cannot
     assert ("unknown" in known.title) != cannot
     assert "beside" not in unsplit.values
+
+
+@pytest.mark.parametrize(("room_ns", "found_ns"), [(2_000, None), (9 * MS, 9 * MS), (None, None)])
+def test_calls_behind_which_no_compute_follows_are_no_unknown_cause(
+    room_ns: int | None, found_ns: int | None
+) -> None:
+    """GIVEN 30 ms exposed, of which other compute could hide nothing, 9 ms, or nobody knows."""
+    facts = {"exposed_ns": 30 * MS, "room_ns": room_ns, "found_ns": found_ns}
+    item = finding("exposed-communication", None, None, severity="info",
+                   evidence=Evidence(facts=facts))  # fmt: skip
+    it = situation(findings=[item], shares=shares(exposed=0.3, compute=0.7))
+    with Sandbox(None, RUN) as sandbox:
+        verdict = in_words(decide(it), it, sandbox)
+    assert verdict.values["no_room"] == (room_ns == 2_000)
+    assert ("unknown" in verdict.title) != verdict.values["no_room"]
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,10 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
                    "in_turn": waits_in_turn(it) is not None}  # fmt: skip
         if it.shares is not None and it.shares.wait_known:
             values["beside"] = it.shares.beside(it.most_exposed)
+        exposed = [item.evidence.facts for item in it.findings if item.rule in NOBODYS]
+        most = max(exposed, key=lambda facts: facts.get("exposed_ns") or 0, default={})
+        # What other compute could hide, and how much of that a comparison would show.
+        values["no_room"] = most.get("room_ns") is not None and most.get("found_ns") is None
         if decision.kind is VerdictKind.HEALTHY and (look := look_at(it)) is not None:
             values["look"] = look.title.rstrip(".")
     return values | _reason_values(decision, it)

@@ -159,6 +159,8 @@ SELECT CASE WHEN name LIKE 'GPU%' THEN 'pairs of GPU and NIC' ELSE 'NICs' END,
 FROM topology WHERE kind = 'gdr' AND coalesce(value ->> 'net', 'IB') <> 'Socket'
   AND NOT EXISTS (SELECT 1 FROM link WHERE kind LIKE 'net-%')
   AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'net' AND name = 'network' AND value = 'Socket')
+  -- a job of one host uses none of its NICs
+  AND NOT coalesce((SELECT hosts = 1 AND ranks_read >= world_size FROM facts), false)
 GROUP BY 1;
 
 -- GPUs with NVLink of 200 GB/s or more (A100 and later), as a trace, a benchmark or a log names them.

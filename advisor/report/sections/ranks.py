@@ -77,9 +77,7 @@ def heat_map(
                 index for index, group in enumerate(groups) if set(group) & set(culprits)
             ),
         ),
-        note=" ".join(
-            [on_page("row-of-ranks", each=each), *([on_page("pauses-by-step")] if pauses else [])]
-        ).strip(),
+        note=on_page("row-of-ranks", each=each, pauses=bool(pauses)),
     )
 
 

@@ -188,11 +188,13 @@ def _finding(
 
 
 def _host_of(ranks: list[int], sandbox: Sandbox) -> list[str]:
-    """The host that all of these ranks are on; empty where they are on several."""
+    """The host that all of these ranks are on; empty where one is on another or not known."""
     found = sandbox.records(
-        "SELECT DISTINCT host FROM rank WHERE list_contains($ranks, rank)", {"ranks": ranks}
+        "SELECT rank, host FROM rank WHERE list_contains($ranks, rank)", {"ranks": ranks}
     )
-    return named([row["host"] for row in found]) if len(found) == 1 else []
+    hosts = {row["host"] for row in found}
+    known = len(hosts) == 1 and {row["rank"] for row in found} == {*ranks}
+    return named([*hosts]) if known else []
 
 
 def _named(row: Mapping[str, Any], many: str) -> list[Any]:

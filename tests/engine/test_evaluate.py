@@ -231,6 +231,7 @@ def test_the_window_of_a_long_call_is_no_longer_than_a_step(tmp_path: Path) -> N
         (["a", "a", "b", "b"], "[2]", ["b"]),
         (["a", "a", "b", "b"], "[2, 3]", ["b"]),
         (["a", "a", "b", "b"], "[1, 2]", []),
+        (["a", "a", "b", "b"], "[2, 7]", []),  # of rank 7 nothing was read
         (["a", "a", "a", "a"], "[2]", []),
     ],
 )
@@ -242,7 +243,7 @@ def test_who_is_named_is_named_with_the_host(
         sandbox = Sandbox(store, RUN)
         (finding,) = evaluate(rule, sandbox, read_facts(sandbox)).findings
     assert finding.hosts == named
-    assert finding.where.endswith(" on b") == bool(named)
+    assert (" on b" in finding.where) == bool(named)
 
 
 @pytest.mark.parametrize("value", ["'12 ms'", "true", "[1]", "'nan'::DOUBLE"])

@@ -308,7 +308,7 @@ def _rank(rank: int, **parts: float) -> Parts:
         ),
         (
             [_rank(0, comm=6, **{"idle-host": 70, "idle-gap": 5})],
-            "The device idles for 75 % of the step on every rank",
+            "The device idles for 75 % of the step on every recorded rank",
         ),
         (
             [_rank(0, wait=40), _rank(1, wait=20)],

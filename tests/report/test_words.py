@@ -37,7 +37,7 @@ def test_the_share_of_hidden_communication_is_that_of_the_steps_drawn() -> None:
         store.con.execute("UPDATE step_breakdown SET comm_ns = 2 * ?, hidden_comm_ns = ?", [MS, MS])
         store.con.execute("UPDATE run_breakdown SET comm_ns = 100 * ?, hidden_comm_ns = 0", [MS])
         page = render(make_report(), store, "html")
-    assert re.search(r"50\s%\sof\scommunication\sis\sunder\scompute", page)
+    assert re.search(r"50\s%\sof\scommunication\soverlaps\scompute", page)
 
 
 def test_sizes_say_whether_they_are_of_a_call_or_on_the_wire() -> None:

@@ -398,7 +398,7 @@ WHENCE = [
     ("[1,0]<stderr>:[2019-04-13 13:53:31: W horovod/common/operations.cc:588] Broadcast_0 "
      "[missing ranks: 2, 3]", [2, 3], ["b2"]),
     ("XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Timed out task names:\n"
-     "/job:jax_worker/replica:0/task:3\n/job:jax_worker/replica:0/task:2\n", [2, 3], []),
+     "/job:jax_worker/replica:0/task:3\n/job:jax_worker/replica:0/task:2\n", [2, 3], ["b2"]),
     ("salloc: Prolog failure on node c7", [], ["c7"]),
     ("Missing ranks:\n2: [broadcast.weight, broadcast.bias]\n3: [broadcast.bias]", [2, 3], ["b2"]),
     (f"| 2024-08-23T22:22:40.000Z | [rank3]: {OOM}", [3], ["b2"]),

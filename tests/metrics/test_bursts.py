@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+import duckdb
 import pytest
 
 from advisor.metrics.collectives.redundant import REDUNDANT, TINY_BYTES, may_be_redundant
@@ -15,22 +17,31 @@ INSERT INTO collective BY NAME SELECT 'run' AS run, 0 AS rank, ? AS call_id, 1 A
   '0' AS process_group, 2 AS group_size, ?::BIGINT AS bytes, ? AS phase, ?::BIGINT AS start_ns,
   ?::BIGINT AS end_ns, 5000 AS exposed_transfer_ns
 """
+_FIRST_CALL_REDUCES = """
+INSERT INTO param_bucket BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS bucket,
+  0 AS call_id
+"""
+
+
+@contextmanager
+def _one_step() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A store of one rank on a host's timeline, with one step and no calls yet."""
+    with Store.create() as store:
+        store.con.execute(
+            """
+            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
+            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
+              100000000 AS end_ns, true AS complete, true AS used, 'annotation' AS source;
+            """
+        )
+        yield store.con
 
 
 def _span(calls_us: list[tuple[int, int]], idle_us: Sequence[tuple[int, int]] = ()) -> int:
     """``span_ns_per_step`` of scalar gathers that are asked for and end at these microseconds; the
     rank idles between the others."""
-    with Store.create() as store:
-        con = store.con
-        con.execute(
-            """
-            INSERT INTO run (run, created_at, advisor_version) VALUES ('run', '', 'test');
-            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
-            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
-              100000000 AS end_ns, true AS complete, true AS used,
-              'annotation' AS source;
-            """
-        )
+    with _one_step() as con:
+        con.execute("INSERT INTO run (run, created_at, advisor_version) VALUES ('run', '', 'test')")
         for number, (asked, end) in enumerate(calls_us):
             con.execute(
                 """
@@ -89,16 +100,7 @@ def test_python_between_two_calls_is_of_the_burst(
     ["barrier", "broadcast", "all_gather", "all_reduce", "reduce", "reduce_scatter", "all_to_all"],
 )
 def test_calls_that_are_not_looked_at_give_no_row(op: str, size: int | None) -> None:
-    with Store.create() as store:
-        con = store.con
-        con.execute(
-            """
-            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
-            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
-              100000000 AS end_ns, true AS complete, true AS used,
-              'annotation' AS source;
-            """
-        )
+    with _one_step() as con:
         for number, phase in enumerate(("forward", "backward")):
             con.execute(
                 """
@@ -130,18 +132,8 @@ def test_calls_of_as_many_bytes_as_the_gradients_are_parameters(
     op: str, phase: str | None, sizes: tuple[int, ...], kinds: set[tuple[str, float, int | None]]
 ) -> None:
     """A reduction of 2,000 bytes, then calls asked for every millisecond, 200 us long."""
-    with Store.create() as store:
-        con = store.con
-        con.execute(
-            """
-            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
-            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
-              100000000 AS end_ns, true AS complete, true AS used,
-              'annotation' AS source;
-            INSERT INTO param_bucket BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS bucket,
-              0 AS call_id;
-            """
-        )
+    with _one_step() as con:
+        con.execute(_FIRST_CALL_REDUCES)
         calls = [("all_reduce", None, 2000), *((op, phase, size) for size in sizes)]
         for number, (one, of, size) in enumerate(calls):
             con.execute(
@@ -169,16 +161,7 @@ def test_calls_of_as_many_bytes_as_the_gradients_are_parameters(
 def test_the_norm_of_sharded_gradients_is_no_needless_scalar(
     calls: list[tuple[str, str, int]], tiny: int
 ) -> None:
-    with Store.create() as store:
-        con = store.con
-        con.execute(
-            """
-            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
-            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
-              100000000 AS end_ns, true AS complete, true AS used,
-              'annotation' AS source;
-            """
-        )
+    with _one_step() as con:
         for number, (op, phase, size) in enumerate(calls):
             con.execute(
                 _INSERT_CALL,
@@ -208,18 +191,8 @@ def test_sharded_gradients_that_are_gathered_before_the_optimizer_are_whole_for_
     sizes: tuple[int, ...], optimizer_us: list[int], kinds: set[tuple[str, float]]
 ) -> None:
     """Gradients of 2,000 bytes are scattered, then calls follow every millisecond."""
-    with Store.create() as store:
-        con = store.con
-        con.execute(
-            """
-            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
-            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
-              100000000 AS end_ns, true AS complete, true AS used,
-              'annotation' AS source;
-            INSERT INTO param_bucket BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS bucket,
-              0 AS call_id;
-            """
-        )
+    with _one_step() as con:
+        con.execute(_FIRST_CALL_REDUCES)
         for start in optimizer_us:
             con.execute(
                 "INSERT INTO event BY NAME SELECT 'run' AS run, 0 AS rank, 0 AS event_id, "
@@ -250,18 +223,8 @@ def test_sharded_gradients_that_are_gathered_before_the_optimizer_are_whole_for_
 )
 def test_what_is_gathered_with_numbers_is_for_them(large: int, gap_us: int, tiny: float) -> None:
     """On a host, gradients of 2,000 bytes, then a large gather and one of a number after it."""
-    with Store.create() as store:
-        con = store.con
-        con.execute(
-            """
-            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
-            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
-              100000000 AS end_ns, true AS complete, true AS used,
-              'annotation' AS source;
-            INSERT INTO param_bucket BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS bucket,
-              0 AS call_id;
-            """
-        )
+    with _one_step() as con:
+        con.execute(_FIRST_CALL_REDUCES)
         at = 0
         for number, (op, phase, size) in enumerate(
             [

@@ -6,34 +6,71 @@ can tell what a writer that was killed has left there, and removes it.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 PRIVATE = 0o600
 """What may name hosts, users, paths or commands is its owner's alone."""
 _HALF_WRITTEN = ".partial"
+_to_remove: set[Path] = set()
 
 
 def write_atomic(path: Path, text: str, *, mode: int = PRIVATE) -> Path:
     """Write beside ``path`` and rename into place; a file that is replaced keeps its mode."""
     mode = kept_mode(path, mode)
     _clear_half_written(path)
+    with (
+        half_written(path) as temporary,
+        os.fdopen(_locked(temporary), "w", encoding="utf-8") as file,
+    ):
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+        os.fchmod(file.fileno(), mode)
+        temporary.replace(path)  # before the lock goes with the handle
+    return path
+
+
+@contextlib.contextmanager
+def half_written(path: Path) -> Iterator[Path]:
+    """A name for a file beside ``path``, which is removed when the body ends, however it does."""
     # Named before it is there: a signal in between would leave a file that nobody removes.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_HALF_WRITTEN}")
+    with removed_at_end(temporary):
+        yield temporary
+
+
+@contextlib.contextmanager
+def removed_at_end(place: Path) -> Iterator[None]:
+    """Remove a file or a folder when the body ends; when the process does where a signal came
+    just then, whose exception ends the removal before it has begun."""
+    _to_remove.add(place)
     try:
-        with os.fdopen(_locked(temporary), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            os.fchmod(file.fileno(), mode)
-            temporary.replace(path)  # before the lock goes with the handle
+        yield
     finally:
-        temporary.unlink(missing_ok=True)
-    return path
+        _remove(place)
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir():
+        shutil.rmtree(place, ignore_errors=True)
+    else:
+        place.unlink(missing_ok=True)
+    _to_remove.discard(place)
+
+
+@atexit.register
+def _remove_all() -> None:
+    for place in list(_to_remove):
+        with contextlib.suppress(OSError):
+            _remove(place)
 
 
 def _clear_half_written(path: Path) -> None:

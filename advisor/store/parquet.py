@@ -12,14 +12,13 @@ import fcntl
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from advisor.config.atomic_files import write_atomic
+from advisor.config.atomic_files import PRIVATE, half_written, write_atomic
 from advisor.errors import AdvisorError
 from advisor.store.batches import (
     PER_RANK,
@@ -166,16 +165,12 @@ def _inputs(con: Any, run: str) -> str:
 
 def _copy(con: Any, query: str, values: dict[str, Any], place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{place.stem}.", suffix=".partial", dir=place.parent)
-    os.close(handle)
-    temporary = Path(name)
-    target = name.replace("'", "''")
-    try:
+    with half_written(place) as temporary:
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
+        target = str(temporary).replace("'", "''")
         options = "FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false"  # it is renamed here
         con.execute(f"COPY ({query}) TO '{target}' ({options})", values)
         temporary.replace(place)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _check_version(folder: Path, schema_version: int) -> None:

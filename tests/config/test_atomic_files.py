@@ -6,6 +6,8 @@ import fcntl
 import os
 import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,4 +86,30 @@ def test_a_signal_while_the_file_is_made_leaves_none(
     monkeypatch.setattr(fcntl, "flock", asked_to_end)
     with pytest.raises(SystemExit):
         write_atomic(tmp_path / "report.html", "text")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_while_the_file_is_removed_leaves_none_at_the_end_of_the_process(
+    tmp_path: Path,
+) -> None:
+    """GIVEN a database that a signal stops: its exception comes where the file would be removed."""
+    script = """
+import signal, sys
+from pathlib import Path
+from advisor.config import atomic_files
+signal.signal(signal.SIGTERM, lambda number, _: sys.exit(143))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+signal.raise_signal(signal.SIGTERM)
+really = atomic_files._remove
+def stopped(place):
+    atomic_files._remove = really
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    really(place)
+atomic_files._remove = stopped
+with atomic_files.half_written(Path("rank=0.parquet")) as temporary:
+    temporary.write_bytes(b"half")
+    raise RuntimeError("the query was stopped")
+"""
+    ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
+    assert ended.returncode == 143
     assert list(tmp_path.iterdir()) == []

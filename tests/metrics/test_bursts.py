@@ -214,6 +214,35 @@ def test_sharded_gradients_that_are_gathered_before_the_optimizer_are_whole_for_
 
 
 @pytest.mark.parametrize(
+    ("forward", "sizes", "kinds"),
+    [
+        (2000, (1600, 40, 360), {("weights", 3.0)}),  # an average of the weights, kept whole
+        (0, (1600, 40, 360), {("tiny", 2.0)}),  # ZeRO-1: nobody gathers them in forward
+        (2000, (40, 360), {("tiny", 2.0)}),  # fewer bytes: something else
+    ],
+)
+def test_weights_that_are_gathered_beside_the_forward_pass_are_whole_for_nobody(
+    forward: int, sizes: tuple[int, ...], kinds: set[tuple[str, float]]
+) -> None:
+    """Of gradients of 2,000 bytes; the optimizer ran before the step."""
+    with _one_step() as con:
+        con.execute(_FIRST_CALL_REDUCES)
+        con.execute("UPDATE param_bucket SET call_id = ?", [len(sizes) + bool(forward)])
+        calls = [("all_gather", "optimizer", size) for size in sizes]
+        calls += [("all_gather", "forward", forward)] * bool(forward)
+        for number, (op, phase, size) in enumerate([*calls, ("reduce_scatter", "backward", 2000)]):
+            con.execute(
+                _INSERT_CALL,
+                [number, op, size, phase, number * 1000 * _US, (number * 1000 + 200) * _US],
+            )
+        con.execute(REDUNDANT, ["run"])
+        found = con.execute(
+            "SELECT kind, sum(calls_per_step) FROM redundant GROUP BY kind"
+        ).fetchall()
+    assert {tuple(row) for row in found} == kinds
+
+
+@pytest.mark.parametrize(
     ("large", "gap_us", "tiny"),
     [
         (9000, 300, 2.0),  # logits with their loss

@@ -13,7 +13,8 @@ _BURST_NS = 1_000_000
 # Broadcasts of a step whose bytes are those of its gradients, but for this share, hand out the
 # parameters, and reductions behind the gradients' own average them: a ZeRO-1 optimizer has to hand
 # them out, where every rank updates its own copy nobody needs it. Gathers of as many bytes between
-# sharded gradients and the optimizer make them whole, which a norm does not need.
+# sharded gradients and the optimizer make them whole, which a norm does not need; elsewhere, beside
+# those of the forward pass, they make the weights whole once more (an average of them, a log).
 _AS_MANY_BYTES = 0.1
 
 
@@ -34,29 +35,34 @@ optimizing AS (
   WHERE run = $1 AND class = 'annotation' AND starts_with(name, 'Optimizer.step')),
 reduced AS (
   SELECT c.*, max(coalesce(enqueue_ns, start_ns)) FILTER (gradient AND op = 'reduce_scatter') OVER (
-      PARTITION BY c.rank, step, process_group ORDER BY start_ns) AS reduced_ns
-  FROM call c LEFT JOIN gradients USING (rank, call_id)),
--- What is gathered after shards of the gradients were made and before the optimizer takes them
-early AS (
-  SELECT c.rank, c.call_id
-  FROM reduced c ASOF JOIN optimizing o
+      PARTITION BY c.rank, step, process_group ORDER BY start_ns) AS reduced_ns,
+    sum(bytes) FILTER (op = 'all_gather' AND phase = 'forward') OVER own
+      >= {1 - _AS_MANY_BYTES} * sum(bytes) FILTER (gradient) OVER own AS in_forward
+  FROM call c LEFT JOIN gradients USING (rank, call_id)
+  WINDOW own AS (PARTITION BY c.rank, step, process_group)),
+-- What is gathered after shards of the gradients were made and before the optimizer takes them, and
+-- what is gathered beside the weights that the forward pass gathers
+whole AS (
+  SELECT c.rank, c.call_id, CASE
+    WHEN coalesce(phase, 'other') = 'other' AND o.start_ns IS NOT NULL AND reduced_ns IS NOT NULL
+      AND (p.start_ns IS NULL OR reduced_ns > p.start_ns) THEN 'gradients'
+    WHEN in_forward THEN 'weights' END AS whole
+  FROM reduced c ASOF LEFT JOIN optimizing o
     ON o.rank = c.rank AND o.start_ns >= coalesce(c.enqueue_ns, c.start_ns)
   ASOF LEFT JOIN optimizing p
     ON p.rank = c.rank AND p.start_ns <= coalesce(c.enqueue_ns, c.start_ns)
-  WHERE op = 'all_gather' AND coalesce(phase, 'other') = 'other'
-    AND reduced_ns IS NOT NULL AND (p.start_ns IS NULL OR reduced_ns > p.start_ns)),
+  WHERE op = 'all_gather' AND coalesce(phase NOT IN ('forward', 'backward'), true)),
 sent AS (
-  SELECT * FROM (SELECT rank, step, process_group, op, phase, bytes,
-      (rank, call_id) NOT IN (SELECT (rank, call_id) FROM gradients) AS handed,
-      (rank, call_id) IN (FROM early) AS early
-    FROM call)
-  WHERE NOT handed OR early OR op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
+  SELECT * FROM (SELECT c.rank, step, process_group, op, phase, bytes, whole,
+      (rank, call_id) NOT IN (SELECT (rank, call_id) FROM gradients) AS handed
+    FROM call c LEFT JOIN whole USING (rank, call_id))
+  WHERE NOT handed OR whole IS NOT NULL OR op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
     OR op = 'all_reduce' AND coalesce(phase NOT IN ('forward', 'backward'), true)),
 handing AS (
-  SELECT s.rank, s.step, s.process_group, s.op FROM sent s JOIN (
+  SELECT s.rank, s.step, s.process_group, s.op, s.whole FROM sent s JOIN (
     SELECT rank, step, process_group, sum(bytes) AS bytes FROM sent WHERE NOT handed GROUP BY ALL) g
     ON g.rank = s.rank AND g.step = s.step AND g.process_group IS NOT DISTINCT FROM s.process_group
-  WHERE handed GROUP BY s.rank, s.step, s.process_group, s.op
+  WHERE handed GROUP BY s.rank, s.step, s.process_group, s.op, s.whole
   HAVING abs(sum(s.bytes) / nullif(any_value(g.bytes), 0) - 1) <= {_AS_MANY_BYTES}),
 own_copies AS (
   SELECT process_group FROM sent SEMI JOIN handing USING (rank, step, op) WHERE handed
@@ -69,7 +75,7 @@ ordered AS (
   SELECT c.*, coalesce(enqueue_ns, start_ns) AS asked_ns,
     h.rank IS NOT NULL AND (c.op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
       OR c.op = 'all_reduce' AND coalesce(phase NOT IN ('forward', 'backward'), true)
-        AND gradient IS NULL OR e.rank IS NOT NULL) AS handed,
+        AND gradient IS NULL OR e.whole IS NOT NULL) AS handed, e.whole,
     -- DistributedDataParallel hands out the first rank's buffers before each forward pass, whole
     -- numbers among them. Megatron hands out token ids to its tensor-parallel ranks: not buffers.
     c.op = 'broadcast' AND coalesce(phase = 'forward', false)
@@ -85,10 +91,11 @@ ordered AS (
     lead(c.op = 'all_reduce' AND bytes <= {TINY_BYTES}) OVER turn AS next_scalar,
     lead(bytes) OVER turn AS next_bytes,
     lag(c.op = 'barrier') OVER turn AS after_barrier
-  FROM call c LEFT JOIN handing h ON h.rank = c.rank AND h.step = c.step
-    AND h.process_group IS NOT DISTINCT FROM c.process_group AND h.op = c.op
+  FROM call c LEFT JOIN whole e ON e.rank = c.rank AND e.call_id = c.call_id
+    LEFT JOIN handing h ON h.rank = c.rank AND h.step = c.step AND h.op = c.op
+      AND h.process_group IS NOT DISTINCT FROM c.process_group
+      AND h.whole IS NOT DISTINCT FROM e.whole
     LEFT JOIN gradients b ON b.rank = c.rank AND b.call_id = c.call_id
-    LEFT JOIN early e ON e.rank = c.rank AND e.call_id = c.call_id
     LEFT JOIN reducing r ON r.process_group IS NOT DISTINCT FROM c.process_group
   WINDOW turn AS (PARTITION BY c.rank, c.step, c.process_group ORDER BY start_ns)),
 python AS (
@@ -167,7 +174,7 @@ needless AS (
   FROM timed WHERE handed AND op <> 'all_gather'
     AND EXISTS (FROM own_copies o WHERE o.process_group IS NOT DISTINCT FROM timed.process_group)
   UNION ALL
-  SELECT 'gradients', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
+  SELECT whole, process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
   FROM timed WHERE handed AND op = 'all_gather'
   UNION ALL
   SELECT 'repeated-gather', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true

@@ -220,9 +220,8 @@ class Finding(_Model):
         return max(self.savings_ns or 0, self.savings_high_ns or 0)
 
     def is_sure(self) -> bool:
-        """Whether its cause is: of a rule that no lab has tried none is."""
-        unsure = self.probability is not None and self.probability < SURE
-        return not unsure and self.basis is not Basis.UNTRIED
+        """Whether its cause is, by the number that stands beside it, as it is written."""
+        return self.probability is None or round(self.probability, 2) >= SURE
 
     def is_option(self) -> bool:
         """Whether a change may give nothing: worth a try, and no cause of a loss."""

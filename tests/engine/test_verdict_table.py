@@ -68,6 +68,10 @@ DENIED = Evidence(facts={"probe": "denies"})
     [
         ({"findings": [finding()]}, "sure", "finding"),
         ({"findings": [finding(probability=0.7)]}, "probable", "finding"),
+        # One number decides, as it is written, whatever it rests on.
+        ({"findings": [finding(probability=0.896)]}, "sure", "finding"),
+        ({"findings": [finding(probability=0.905, basis="untried")]}, "sure", "finding"),
+        ({"findings": [finding(probability=0.894, basis="evidence")]}, "probable", "finding"),
         ({"findings": [finding(**WIDE)]}, "unknown-cost", "finding"),
         ({"findings": [finding("jitter")]}, "lossy", "jitter"),
         ({"findings": [finding("jitter", ms=6)]}, "lossy", "jitter"),

@@ -54,7 +54,7 @@ def best(it: Situation, least: float) -> Decision | None:
 
 
 def about(finding: Finding) -> Decision:
-    """The shape of a verdict on this finding; of a rule that no lab has tried none is sure."""
+    """The shape of a verdict on this finding."""
     if finding.rule in NOBODYS:
         return Decision(VerdictKind.LOSSY, finding.rule, finding)
     if _is_denied(finding):

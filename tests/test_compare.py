@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from advisor.metrics.timeline.parts import KINDS, Parts
 from advisor.report import comparison as rows
 from advisor.report import comparison_figures
 from advisor.report.comparison_notes import notes, warning
+from advisor.report.summary import title
+from advisor.vocabulary.words import lower_first
 
 
 @pytest.fixture(scope="module")
@@ -338,6 +340,14 @@ def test_the_cause_that_only_the_slower_run_has_is_why(
     found = new_finding(findings, "a", "b", 50)
     said = None if found is None else (found.finding.id, found.more_ns, found.is_new)
     assert said == chosen
+
+
+@pytest.mark.parametrize("probability", [0.7, 0.95])
+def test_a_cause_is_as_sure_as_in_its_own_report(probability: float) -> None:
+    found = compared(run_of("a", [100, 103, 101, 102] * 8), run_of("b", [150, 153, 151, 152] * 8))
+    cause = cause_of("b", 40, probability=probability)
+    found = replace(found, findings=[cause])
+    assert lower_first(title(cause)) in rows.why(found, found.runs[1], found.differences[0])
 
 
 @pytest.mark.parametrize(

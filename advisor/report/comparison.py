@@ -14,7 +14,7 @@ from advisor.metrics.compare.significance import Difference, difference
 from advisor.report.clean import shorten_middle
 from advisor.report.comparison_figures import signed, signed_share
 from advisor.report.figures import KINDS
-from advisor.report.summary import place, place_beside
+from advisor.report.summary import place, place_beside, title
 from advisor.vocabulary.words import about, lower_first
 
 _MOST_ROWS = 5
@@ -118,7 +118,7 @@ def _because(found: Comparison, row: RunFigures, change: Difference) -> str:
 def _most(found: Comparison, row: RunFigures, change: Difference) -> str:
     if (new := cause(found, row)) is not None:
         values = {
-            "title": lower_first(new.finding.title),
+            "title": lower_first(title(new.finding)),
             "place": _unsaid_place(new.finding),
             "ns": new.more_ns,
             "is_new": new.is_new,

@@ -140,6 +140,7 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         description=on_page("bar", rest=rest),
         drawing=replace(bar, rest=rest),
         legend=legend,
+        note=rest,
     )
 
 

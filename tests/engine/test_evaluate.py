@@ -229,6 +229,7 @@ def test_the_window_of_a_long_call_is_no_longer_than_a_step(tmp_path: Path) -> N
     ("hosts", "ranks", "named"),
     [
         (["a", "a", "b", "b"], "[2]", ["b"]),
+        (["a", "a", "b", "b"], "'b' AS host, [2]", ["b"]),  # this rule's own words have it
         (["a", "a", "b", "b"], "[2, 3]", ["b"]),
         (["a", "a", "b", "b"], "[1, 2]", []),
         (["a", "a", "b", "b"], "[2, 7]", []),  # of rank 7 nothing was read
@@ -243,7 +244,7 @@ def test_who_is_named_is_named_with_the_host(
         sandbox = Sandbox(store, RUN)
         (finding,) = evaluate(rule, sandbox, read_facts(sandbox)).findings
     assert finding.hosts == named
-    assert (" on b" in finding.where) == bool(named)
+    assert (" on b" in finding.where) == (bool(named) and "host" not in ranks)
 
 
 @pytest.mark.parametrize("value", ["'12 ms'", "true", "[1]", "'nan'::DOUBLE"])

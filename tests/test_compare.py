@@ -26,9 +26,8 @@ from advisor.metrics.compare.runs import Comparison, Timed, comparison
 from advisor.metrics.compare.significance import Difference, difference
 from advisor.metrics.timeline.parts import KINDS, Parts
 from advisor.report import comparison as rows
-from advisor.report import comparison_figures
+from advisor.report import comparison_figures, summary
 from advisor.report.comparison_notes import notes, warning
-from advisor.report.summary import title
 from advisor.vocabulary.words import lower_first
 
 
@@ -347,7 +346,7 @@ def test_a_cause_is_as_sure_as_in_its_own_report(probability: float) -> None:
     found = compared(run_of("a", [100, 103, 101, 102] * 8), run_of("b", [150, 153, 151, 152] * 8))
     cause = cause_of("b", 40, probability=probability)
     found = replace(found, findings=[cause])
-    assert lower_first(title(cause)) in rows.why(found, found.runs[1], found.differences[0])
+    assert lower_first(summary.title(cause)) in rows.why(found, found.runs[1], found.differences[0])
 
 
 @pytest.mark.parametrize(

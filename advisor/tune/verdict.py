@@ -137,7 +137,7 @@ def _outcome(code: str, values: dict[str, Any]) -> Outcome:
     why = say(TUNED_WHY, code, values) if code in TUNED_WHY else ""
     again, best = values.get("again", []), values.get("best")
     seen = [(kind, one) for kind in ("found", "again", "lost") for one in values.get(kind, [])]
-    seen += [("best", best)] if best is not None and not again else []
+    seen += [("best", best)] if best is not None and best > 0 and not again else []
     return Outcome(code, title, why, [say(TUNED_ALSO, kind, {"one": one}) for kind, one in seen])
 
 

@@ -36,6 +36,20 @@ def play_unconfirmed(folder: Path) -> tuple[Sweep, Recommendation]:
     return sweep, recommend(sweep, [])
 
 
+@pytest.mark.parametrize(("share", "said"), [(3.0, 1), (-15.0, 0)])
+def test_the_best_single_trial_is_said_where_it_was_faster(
+    tmp_path: Path, share: float, said: int
+) -> None:
+    """GIVEN steps that vary by 4 %, and other settings within that or slower."""
+    sweep = make(tmp_path)
+    while (plan := sweep.next()) is not None:
+        assert plan.purpose in ("baseline", "search")
+        number = len(sweep.results)
+        slow = 1 - share / 100 if plan.purpose == "search" else 1 + 0.04 * (number % 4 - 1.5)
+        sweep.results.append(finish(plan, number, 100e6 * slow))
+    assert len(recommend(sweep, []).also) == said
+
+
 def test_the_verdict_gives_the_figures_of_a_failed_confirmation(tmp_path: Path) -> None:
     _, result = play_unconfirmed(tmp_path)
     assert not result.recommended

@@ -93,7 +93,6 @@ def figure(store: Store, finding: Finding, most_marks: int = MAX_MARKS) -> Figur
     length = window.end_ns - window.start_ns
     from_ns, since = _origin(store, finding.run, window, ranks[0], offsets)
     kinds = [row["kind"] for row in found]
-    folded = sum(row["n"] for row in found) - len(found)
     marked = next((row for row in found if row["marked"] and row["op"]), None) or {}
     return Figure(
         id=f"timeline-{finding.id}",
@@ -104,7 +103,7 @@ def figure(store: Store, finding: Finding, most_marks: int = MAX_MARKS) -> Figur
         note=on_page(
             "note-of-timeline",
             aligned=any(offsets.values()),
-            folded=folded,
+            low=any(span.is_low for lane in lanes for span in lane.spans),
             op=one_line(marked.get("op") or ""),
             bytes=marked.get("bytes"),
         ),

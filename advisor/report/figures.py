@@ -8,6 +8,7 @@ from typing import Any
 
 # Kinds of time with the words a reader sees, in the order in which they are stacked.
 _TELEPHONE = 48
+_SOLID = 0.95  # of its time: what is busy for more is drawn as busy all the time
 """Letters of a table's row that 390 pixels hold."""
 
 KINDS: dict[str, str] = {
@@ -221,6 +222,11 @@ class Span:
     culprit: bool = False
     folded: bool = False
     filled: float = 1.0
+
+    @property
+    def is_low(self) -> bool:
+        """Whether its bar is drawn lower than a full one."""
+        return self.filled < _SOLID
 
 
 @dataclass

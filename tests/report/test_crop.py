@@ -63,3 +63,6 @@ def test_the_culprit_has_the_first_lane_and_few_marks_fold_what_is_short() -> No
     assert isinstance(whole.drawing, Timeline) and isinstance(folded.drawing, Timeline)
     assert [lane.culprit for lane in whole.drawing.lanes] == [True, False, False, False]
     assert sum(len(lane.spans) for lane in folded.drawing.lanes) <= 4
+    # AND what is folded without gaps is a full bar, of which nothing need be said
+    assert not any(span.is_low for lane in folded.drawing.lanes for span in lane.spans)
+    assert folded.note == whole.note

@@ -14,7 +14,6 @@ MAX_MARKS = 300
 _LANE = 16
 _GAP = 2
 _RANK_GAP = 10
-_SOLID = 0.95
 # Drawn in the communication lane; every other kind goes into the lane above it.
 _COMM_KINDS = ("comm", "transfer", "wait", "hidden-comm")
 
@@ -52,15 +51,15 @@ def timeline(spec: Timeline) -> Scene:
             if span.label:
                 title += f", {span.label}"
             kind = f"{span.kind} culprit" if span.culprit else span.kind
-            if span.filled < _SOLID:
+            if span.is_low:
                 title += f", busy {numbers.share(span.filled)} of it"
-            height = max(_LANE * span.filled, 2.0) if span.filled < _SOLID else _LANE
+            height = max(_LANE * span.filled, 2.0) if span.is_low else _LANE
             # From above, so that it does not lie under what is exposed in the same stretch.
             y_bar = y if span.kind == "hidden-comm" else y + _LANE - height
             scene.marks.append(Rect(x, y_bar, max(width, 0.1), height, kind, title))
             label = span.label or numbers.duration(span.end_ns - span.start_ns)
             # About 0.75 % of a wide plot per letter, three times that on a telephone.
-            mixed = span.folded and (span.kind in _COMM_KINDS or span.filled < _SOLID)
+            mixed = span.folded and (span.kind in _COMM_KINDS or span.is_low)
             if width > 0.85 * len(label) + 1 and not mixed:
                 fits = "in" if width > 2.6 * len(label) + 3 else "in wide-only"
                 kind = f"{fits} on-{span.kind}"

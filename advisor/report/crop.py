@@ -91,12 +91,12 @@ def figure(store: Store, finding: Finding, most_marks: int = MAX_MARKS) -> Figur
         return None
     lanes = _lanes(found, ranks, window)
     length = window.end_ns - window.start_ns
-    from_ns, since = _origin(store, finding.run, window, ranks[0], offsets)
+    from_ns, since, whole = _origin(store, finding.run, window, ranks[0], offsets)
     kinds = [row["kind"] for row in found]
     marked = next((row for row in found if row["marked"] and row["op"]), None) or {}
     return Figure(
         id=f"timeline-{finding.id}",
-        title=on_page("shows-most", length_ns=length, step=window.step),
+        title=on_page("shows-most", length_ns=length, step=window.step, whole=whole),
         description=on_page("timeline", length_ns=length, ranks=ranks, culprit=window.culprit_rank),
         drawing=Timeline(lanes, length, from_ns, since),
         legend=legend_for(kinds),
@@ -192,16 +192,20 @@ def _ranks_to_show(window: Window, known: list[int]) -> list[int]:
 
 def _origin(
     store: Store, run: str, window: Window, rank: int, offsets: dict[int, int]
-) -> tuple[float, str]:
+) -> tuple[float, str, bool]:
+    """Where the crop begins, in words from what, and whether it holds the step of every rank."""
     if window.step is not None:
         found = rows(
             store,
-            "SELECT min(s.start_ns + coalesce(r.clock_offset_ns, 0)) AS first FROM step s"
-            " JOIN rank r USING (run, rank) WHERE run = ? AND step = ?",
+            "SELECT min(s.start_ns + o) AS first, max(s.end_ns + o) AS last FROM step s JOIN"
+            " (SELECT run, rank, coalesce(clock_offset_ns, 0) AS o FROM rank) r USING (run, rank)"
+            " WHERE run = ? AND step = ?",
             [run, window.step],
         )
         if found and found[0]["first"] is not None:
             start, _ = aligned_window(window, rank, offsets)
             from_ns = start + offsets.get(rank, 0) - found[0]["first"]
-            return from_ns, on_page("since", step=window.step)
-    return 0.0, on_page("since", step=None)
+            ends_ns = found[0]["first"] + from_ns + window.end_ns - window.start_ns
+            whole = from_ns <= 0 and ends_ns >= found[0]["last"]
+            return from_ns, on_page("since", step=window.step), whole
+    return 0.0, on_page("since", step=None), False

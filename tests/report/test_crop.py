@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from advisor.findings import Window
+from advisor.messages import on_page
 from advisor.report.charts import draw
 from advisor.report.charts.scene import Rect
 from advisor.report.crop import figure
@@ -66,3 +68,19 @@ def test_the_culprit_has_the_first_lane_and_few_marks_fold_what_is_short() -> No
     # AND what is folded without gaps is a full bar, of which nothing need be said
     assert not any(span.is_low for lane in folded.drawing.lanes for span in lane.spans)
     assert folded.note == whole.note
+
+
+@pytest.mark.parametrize(("part", "whole"), [(1, True), (2, False)])
+def test_a_step_whose_ranks_begin_apart_is_that_of_all_ranks(part: int, whole: bool) -> None:
+    """It is longer than any rank's, so that its length alone reads as a mistake."""
+    with make_store(4) as store:
+        finding = next(item for item in make_report(ranks=4).findings if item.evidence.window)
+        (step, start, end) = store.con.execute(
+            "SELECT step, min(start_ns), max(end_ns) FROM step WHERE step = 2 GROUP BY ALL"
+        ).fetchone()  # type: ignore[misc]
+        window = Window(start_ns=start, end_ns=start + (end - start) // part, ranks=[0], step=step)
+        evidence = finding.evidence.model_copy(update={"window": window})
+        made = figure(store, finding.model_copy(update={"evidence": evidence}))
+    assert made is not None
+    values = {"length_ns": window.end_ns - start, "step": step, "whole": whole}
+    assert made.title == on_page("shows-most", **values)

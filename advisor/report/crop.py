@@ -68,7 +68,8 @@ numbered AS (
 island AS (
   SELECT *, sum(starts) OVER (PARTITION BY rank, kind, marked ORDER BY b, f
     ROWS UNBOUNDED PRECEDING) AS number FROM numbered)
-SELECT rank, kind, marked, min(b) AS b, max(f) AS f, count(*) AS n, any_value(op) AS op,
+SELECT rank, kind, marked, min(b) AS b, max(f) AS f, count(*) AS n,
+  CASE any_value(op) WHEN 'other' THEN 'call' ELSE any_value(op) END AS op, -- of unnamed kind
   any_value(bytes) AS bytes, count(DISTINCT op) AS ops, sum(filled) / (max(f) - min(b)) AS filled
 FROM island GROUP BY rank, kind, marked, number ORDER BY rank, b, kind, marked
 """

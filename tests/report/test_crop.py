@@ -84,3 +84,12 @@ def test_a_step_whose_ranks_begin_apart_is_that_of_all_ranks(part: int, whole: b
     assert made is not None
     values = {"length_ns": window.end_ns - start, "step": step, "whole": whole}
     assert made.title == on_page("shows-most", **values)
+
+
+def test_a_call_of_unnamed_kind_is_no_other_call() -> None:
+    with make_store() as store:
+        store.con.execute("UPDATE collective SET op = 'other'")
+        made = figure(store, next(it for it in make_report().findings if it.evidence.window))
+    assert made is not None and isinstance(made.drawing, Timeline)
+    labels = {span.label.split(" ")[0] for lane in made.drawing.lanes for span in lane.spans}
+    assert "call" in labels and "other" not in labels

@@ -156,11 +156,11 @@ def source(report: FindingsReport, run: str) -> str:
 
 
 def _cost(finding: Finding | None) -> str:
-    """Why what is sure is no warning: its cost is small, or may be worth one."""
-    if finding is None or not finding.savings_ns or not finding.savings_share:
+    """Why what is sure is no warning: its cost is small, or not known well enough."""
+    if finding is None or not finding.savings_share:
         return ""
-    most_share = finding.savings_share * (finding.savings_high_ns or 0) / finding.savings_ns
-    return "uncertain" if most_share >= WARNING_SHARE else "small"
+    large = finding.savings_share >= WARNING_SHARE
+    return "uncertain" if large or finding.is_of_unknown_cost() else "small"
 
 
 def sure(finding: Finding) -> str:

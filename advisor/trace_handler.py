@@ -28,6 +28,7 @@ def trace_handler(
 
     def ready(profiler: Any) -> None:
         nonlocal cycle
+        from advisor.config.atomic_files import removed_at_end
         from advisor.profile import files
         from advisor.profile.recorder import rank_and_world
 
@@ -38,8 +39,9 @@ def trace_handler(
         path = files.trace(into, rank)
         # The suffix stays last: torch compresses by it.
         temporary = path.with_name(f".partial-{path.name}")
-        profiler.export_chrome_trace(str(temporary))
-        temporary.replace(path)
+        with removed_at_end(temporary):
+            profiler.export_chrome_trace(str(temporary))
+            temporary.replace(path)
         if diagnose and rank == 0:
             _say(into, world_size, int(profiler.step_num), tensorboard)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from advisor.cli import _options as options
 from advisor.cli._options import argument, option
 from advisor.cli._output import say_some
 from advisor.cli._targets import check_folder_target, folder_target, refuse_inputs
+from advisor.config.atomic_files import remove
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -136,4 +136,4 @@ def _scratch(folder: Path) -> Iterator[Store]:
             raise AdvisorError(error.message, where=f"{folder}/", hint=error.hint) from error
         raise
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove(scratch)

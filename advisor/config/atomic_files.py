@@ -51,14 +51,20 @@ def half_written(path: Path) -> Iterator[Path]:
 def removed_at_end(place: Path) -> Iterator[None]:
     """Remove a file or a folder when the body ends; when the process does where a signal came
     just then, whose exception ends the removal before it has begun."""
-    _to_remove.add(place)
+    remove_at_end(place)
     try:
         yield
     finally:
-        _remove(place)
+        remove(place)
 
 
-def _remove(place: Path) -> None:
+def remove_at_end(place: Path) -> None:
+    """Remove a file or a folder that is still there when the process ends."""
+    _to_remove.add(place)
+
+
+def remove(place: Path) -> None:
+    """Remove a file or a folder now, with all that is in it; nothing may be there."""
     if place.is_dir():
         shutil.rmtree(place, ignore_errors=True)
     else:
@@ -66,11 +72,14 @@ def _remove(place: Path) -> None:
     _to_remove.discard(place)
 
 
+os.register_at_fork(after_in_child=_to_remove.clear)
+
+
 @atexit.register
 def _remove_all() -> None:
     for place in list(_to_remove):
         with contextlib.suppress(OSError):
-            _remove(place)
+            remove(place)
 
 
 def _clear_half_written(path: Path) -> None:

@@ -10,6 +10,8 @@ import os
 import secrets
 from pathlib import Path
 
+from advisor.config.atomic_files import PRIVATE, half_written
+
 _BYTES = 32
 
 
@@ -30,12 +32,9 @@ def _make(place: Path) -> None:
     """Write a new key unless there is one: of two that do so at once the first one stays."""
     if place.exists():
         return
-    partial = place.with_name(f".{place.name}.{os.getpid()}")
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
+    with half_written(place) as partial:
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(_BYTES))
         with contextlib.suppress(FileExistsError):
             place.hardlink_to(partial)
-    finally:
-        partial.unlink()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from advisor.config.atomic_files import removed_at_end
 from advisor.store.batches import is_dead, new_token
 
 
@@ -20,5 +21,7 @@ def temporary_folder(what: str) -> Iterator[Path]:
     for left in Path(tempfile.gettempdir()).glob("advisor-*-*"):
         if is_dead(left.name.split("-", 2)[2]):
             shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"advisor-{what}-{new_token()}-") as folder:
-        yield Path(folder)
+    folder = Path(tempfile.gettempdir()) / f"advisor-{what}-{new_token()}"
+    with removed_at_end(folder):
+        folder.mkdir(mode=0o700)
+        yield folder

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from advisor.config.atomic_files import removed_at_end
 from advisor.errors import AdvisorError
 
 _PARTIAL = ".partial-"
@@ -109,8 +110,6 @@ def write_json(path: Path, document: Any) -> None:
     """Write a document and rename it into place; several nodes may write the same one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".partial-{platform.node()}-{os.getpid()}-{path.name}")
-    try:
+    with removed_at_end(temporary):
         temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
         temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -9,7 +9,6 @@ receiver: what it takes to tell a slow sender, receiver and link apart. Rank 0 w
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import platform
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from advisor.profile.files import write_json
 from advisor.profile.orphans import end_with_parent
 
 FORMAT = "advisor-probe"
@@ -144,10 +144,7 @@ def run(path: Path, device: torch.device) -> None:
             "collectives": collectives,
             "pairs": [pair for of_rank in gathered for pair in of_rank],
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".partial-{path.name}")
-        temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
-        temporary.replace(path)
+        write_json(path, document)
 
 
 def _time(call: Callable[[], Any], device: torch.device) -> list[float]:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from advisor.config.atomic_files import removed_at_end
 from advisor.profile import names
 
 GLOO_THREAD_NAME = "pt_gloo_runloop"
@@ -124,11 +125,10 @@ class Recording:
         temporary = self.path.with_name(f".partial-{self.path.name}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            profiler.export_chrome_trace(str(temporary))
-            temporary.replace(self.path)
+            with removed_at_end(temporary):
+                profiler.export_chrome_trace(str(temporary))
+                temporary.replace(self.path)
         except Exception as error:  # noqa: BLE001 - a full disk, no memory: the job may need neither
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
             print(
                 f"advisor: {self.path.name} is not recorded, the job goes on: "
                 f"{str(error) or type(error).__name__}",

@@ -15,10 +15,12 @@ import fcntl
 import glob
 import os
 import re
+import secrets
 import shutil
-import tempfile
 import time
 from pathlib import Path
+
+from advisor.config.atomic_files import remove, remove_at_end
 
 SCRATCH_STORE = "scratch.duckdb"
 _SCRATCH = ".advisor-"
@@ -30,18 +32,24 @@ _OLD_S = 3600
 
 def partial_file(place: Path) -> Path:
     """A name in a new folder beside ``place``, of mode 0700; the file is not there yet."""
-    prefix = f".{place.name}.{os.getpid()}."
-    return Path(tempfile.mkdtemp(prefix=prefix, suffix=".partial", dir=place.parent)) / _IN_FOLDER
+    name = f".{place.name}.{os.getpid()}.{secrets.token_hex(4)}.partial"
+    return _made(place.with_name(name)) / _IN_FOLDER
 
 
 def scratch_folder(beside: Path) -> Path:
     """A new folder beside ``beside``, for a store of the name :data:`SCRATCH_STORE`."""
-    return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-", dir=beside.parent))
+    return _made(beside.with_name(f"{_SCRATCH}{os.getpid()}-{secrets.token_hex(4)}"))
+
+
+def _made(folder: Path) -> Path:
+    remove_at_end(folder)  # a signal may come before whoever asked has it
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 def remove_partial(file: Path) -> None:
     """Remove what :func:`partial_file` named, with its folder and all that is there."""
-    shutil.rmtree(file.parent, ignore_errors=True)
+    remove(file.parent)
 
 
 def clear_leftovers(place: Path) -> None:

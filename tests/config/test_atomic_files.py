@@ -100,12 +100,12 @@ from advisor.config import atomic_files
 signal.signal(signal.SIGTERM, lambda number, _: sys.exit(143))
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 signal.raise_signal(signal.SIGTERM)
-really = atomic_files._remove
+really = atomic_files.remove
 def stopped(place):
-    atomic_files._remove = really
+    atomic_files.remove = really
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     really(place)
-atomic_files._remove = stopped
+atomic_files.remove = stopped
 with atomic_files.half_written(Path("rank=0.parquet")) as temporary:
     temporary.write_bytes(b"half")
     raise RuntimeError("the query was stopped")

@@ -33,6 +33,18 @@ def test_a_trace_that_cannot_be_written_is_left_out(
     assert "the job goes on" in capsys.readouterr().err
 
 
+def test_a_job_that_is_interrupted_leaves_no_half_of_a_trace(tmp_path: Path) -> None:
+    class Interrupted:
+        def export_chrome_trace(self, path: str) -> None:
+            Path(path).write_text("half of it")
+            raise KeyboardInterrupt
+
+    place = tmp_path / "rank0.json.gz"
+    with pytest.raises(KeyboardInterrupt):
+        Recording(place, steps=1, device="cpu", metadata=dict)._export(Interrupted())
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("failure", [*_FAILURES, AdvisorError("taken")], ids=repr)
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_step_of_the_job_is_taken_all_the_same(

@@ -85,6 +85,38 @@ def test_a_saved_store_stays_when_it_goes_out_of_scope(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "run.duckdb"]
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "writing.callback(remove_partial, partial_file(Path('run.duckdb')))",
+        "writing.callback(remove, scratch_folder(Path('set')))",
+        "writing.enter_context(temporary_folder('look'))",
+    ],
+)
+def test_a_signal_while_a_folder_is_removed_leaves_none(tmp_path: Path, made: str) -> None:
+    script = f"""
+import contextlib, shutil, sys, tempfile
+from pathlib import Path
+from advisor.config.atomic_files import remove
+from advisor.ingest.scratch import temporary_folder
+from advisor.store.leftovers import partial_file, remove_partial, scratch_folder
+tempfile.tempdir = "."
+writing = contextlib.ExitStack()
+{made}
+really = shutil.rmtree
+def stopped(*_, **__):
+    shutil.rmtree = really
+    sys.exit(143)
+shutil.rmtree = stopped
+assert list(Path().iterdir())
+writing.close()
+sys.exit(143)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
+    assert ended.returncode == 143
+    assert list(tmp_path.iterdir()) == []
+
+
 class _Interrupted:
     def close(self) -> None:
         raise KeyboardInterrupt

@@ -540,6 +540,18 @@ def test_building_does_not_overwrite_and_shows_the_compilers_words(tmp_path: Pat
         build_plugin(tmp_path, compiler="false", force=True)
 
 
+def test_a_compiler_that_is_ended_leaves_no_half_of_a_library(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text(
+        '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\n'
+        'echo half > "$2"; echo text > "$TMPDIR/a.s"; exit 1\n'
+    )
+    compiler.chmod(0o700)
+    with pytest.raises(AdvisorError, match="failed"):
+        build_plugin(tmp_path / "plugin", compiler=str(compiler))
+    assert list((tmp_path / "plugin").iterdir()) == []
+
+
 def test_the_command_checks_a_file(tmp_path: Path) -> None:
     path = tmp_path / "rules.csv"
     path.write_text(SAMPLE)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from advisor.config.atomic_files import half_written
 from advisor.errors import AdvisorError
 
 LIBRARY_NAME = "libnccl-tuner-advisor.so"
@@ -30,13 +31,21 @@ def build_plugin(folder: Path, *, compiler: str | None = None, force: bool = Fal
         raise AdvisorError("the library exists already", where=str(out), hint="use --force")
     words = shlex.split(compiler or os.environ.get("CC", "")) or [_find_compiler()]
     folder.mkdir(parents=True, exist_ok=True)
-    command = [*words, *FLAGS, "-o", str(out), str(source_path())]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise AdvisorError(f"{words[0]} cannot be run: {error}") from error
-    if done.returncode:
-        raise AdvisorError(f"{shlex.join(command)} failed:\n{done.stderr.strip()}")
+    # A compiler that is ended leaves what it has begun, its own temporary files too.
+    with half_written(out) as scratch:
+        scratch.mkdir(mode=0o700)
+        made = scratch / LIBRARY_NAME
+        command = [*words, *FLAGS, "-o", str(made), str(source_path())]
+        own = {**os.environ, "TMPDIR": str(scratch)}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=120, env=own
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise AdvisorError(f"{words[0]} cannot be run: {error}") from error
+        if done.returncode:
+            raise AdvisorError(f"{shlex.join(command)} failed:\n{done.stderr.strip()}")
+        made.replace(out)
     return out
 
 

@@ -76,7 +76,7 @@ def _accusations(report: FindingsReport, findings: list[Finding]) -> Iterator[tu
         # Who names all ranks, or all but the damaged one, accuses none of them.
         ranks = finding.ranks if len(finding.ranks) < max(2, read[finding.run] - 1) else []
         # Beside ranks a host only says where they are.
-        hosts = [] if ranks else finding.hosts
+        hosts = [] if finding.ranks else finding.hosts
         named = [*(f"rank {rank}" for rank in ranks), *hosts, *finding.links]
         for whom in named or [""]:
             yield finding.rule, whom

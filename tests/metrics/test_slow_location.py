@@ -334,3 +334,11 @@ def test_hosts_without_a_name_are_named_by_their_ranks() -> None:
     unnamed = {4: "rank 4", 5: "rank 5", 6: "rank 6"}
     assert Name(unnamed, {}).hosts([4, 5]) == "ranks 4, 5"
     assert Name({**unnamed, 0: "a", 1: "b"}, {}).hosts([0, 1]) == "hosts a, b"
+
+
+def test_all_hosts_whose_names_fill_a_line_are_all_hosts() -> None:
+    home = {rank: f"cluster-gpu-61-{rank:02}" for rank in range(4)}
+    name = Name(home, {})
+    assert name.hosts(range(4)) == "all 4 hosts"
+    assert "cluster-gpu-61-00" in name.hosts(range(3))
+    assert Name({0: "a" * 50}, {}).hosts([0]) == f"host {'a' * 50}"

@@ -22,6 +22,9 @@ _REST = 0.1
 _MOST_NAMED = 6
 """A longer list fits no line, and sends nobody to look at anything."""
 
+_LONGEST = 40
+"""Characters of names, where all hosts are meant and "all" says it."""
+
 
 def network_culprit(data: Inputs, home: Mapping[int, Home]) -> Culprit:
     """All that calls between hosts go over."""
@@ -171,12 +174,13 @@ class Name:
 
     def hosts(self, ranks: Sequence[int]) -> str:
         own = sorted({str(self.home[rank]) for rank in ranks}, key=_by_number)
-        if len(own) > _MOST_NAMED and len(own) == len(set(self.home.values())):
-            return f"all {len(own)} hosts"
+        shown = ", ".join(own[:_MOST_NAMED]) + (" …" if len(own) > _MOST_NAMED else "")
         # A host without a name has that of its rank (see `attribution`): then ranks are meant.
         if all(str(self.home[rank]) == f"rank {rank}" for rank in ranks):
             return some_ranks(ranks)
-        shown = ", ".join(own[:_MOST_NAMED]) + (" …" if len(own) > _MOST_NAMED else "")
+        is_long = len(own) > _MOST_NAMED or len(shown) > _LONGEST
+        if is_long and 1 < len(own) == len(set(self.home.values())):
+            return f"all {len(own)} hosts"
         if own[0].startswith("node "):  # a name that devices tell says what it is
             return shown
         return f"host{'s' if len(own) > 1 else ''} {shown}"

@@ -133,7 +133,8 @@ def state(report: FindingsReport) -> str:
     sure = found.probability if found is not None else None
     values = {
         "probability": sure,
-        "few_calls": found is not None and bool(found.evidence.facts.get("few_calls")),
+        "perhaps_one": found is not None
+        and any(found.evidence.facts.get(known) for known in ("few_calls", "mostly")),
         "possible": verdict.values.get("possible"),
         "seen": verdict.values.get("host_explains", False),
         "optional": optional,

@@ -313,9 +313,10 @@ def test_a_loss_with_nobody_behind_it_has_no_probability_in_any_view() -> None:
             assert "% sure" not in render(report, store, form)
     with_one = loss.model_copy(update={"probability": 0.94, "basis": Basis.RULE})
     assert "94 %" in summary.state(report.model_copy(update={"findings": [with_one]}))
-    unsure = with_one.model_copy(deep=True)
-    unsure.evidence.facts["few_calls"] = True
-    assert "%" not in summary.state(report.model_copy(update={"findings": [unsure]}))
+    for known, value in (("few_calls", True), ("mostly", [0])):
+        unsure = with_one.model_copy(deep=True)
+        unsure.evidence.facts[known] = value
+        assert "%" not in summary.state(report.model_copy(update={"findings": [unsure]}))
 
 
 @pytest.mark.parametrize(

@@ -49,10 +49,15 @@ def evidence_of(
 
 def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
     """Around the worst call, with a third of its length on each side and no more than a step in
-    all, of which its end is kept; else the worst step."""
+    all, of which its end is kept; else the worst step: that of the call where devices idle for it
+    longer than it is exposed."""
     culprit = row.get("culprit_rank")
-    if (worst := row.get("worst_call")) is not None:
+    around = (row.get("idle_ns") or 0) <= (row.get("exposed_ns") or 0)
+    if (worst := row.get("worst_call")) is not None and around:
         spans, margin = "collective p JOIN rank USING (rank) WHERE call_id = $worst", 3
+    elif worst is not None:
+        of_call = "(SELECT any_value(step) FROM collective WHERE call_id = $worst)"
+        spans, margin = f"step p JOIN rank USING (rank) WHERE step = {of_call}", 50
     elif (worst := row.get("worst_step")) is not None:
         spans, margin = "step p JOIN rank USING (rank) WHERE step = $worst", 50
     else:
@@ -71,7 +76,7 @@ def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
         return None
     pad = max(1000, (found["end_ns"] - found["start_ns"]) // margin)
     start_ns, end_ns = found["start_ns"] - pad, found["end_ns"] + pad
-    if row.get("worst_call") is not None and found["step_ns"]:
+    if margin == 3 and found["step_ns"]:
         end_ns = min(end_ns, max(start_ns + found["step_ns"], found["end_ns"]))
         start_ns = max(start_ns, end_ns - found["step_ns"])
     return Window(

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.findings import Finding, FindingsReport, VerdictKind
+from advisor.findings import Finding, FindingsReport, Severity, VerdictKind
 from advisor.messages import STATES, SUMMARY, say
 from advisor.report import pasted, render, summary
 from advisor.report.sections.findings import SHOWN
+from tests.report.support import MS, make_report
 
 PINS = Path(__file__).resolve().parents[2] / "benchmarks" / "pins"
 RECORDINGS = sorted(path.stem for path in PINS.glob("*.txt"))
@@ -135,3 +136,20 @@ def test_other_findings_are_folded_to_title_gain_and_first_fix(name: str) -> Non
             assert_row(page[finding.id], finding, report.verdict.next_steps if own else ())
             if finding.id != report.verdict.finding:
                 assert all(not holds(page[finding.id], doubt) for doubt in finding.wrong_if)
+
+
+@pytest.mark.parametrize(
+    ("ms", "low", "high", "cost"),
+    [(4.7, 2.3, 5.3, "small"), (4, 0.1, 9, "uncertain"), (9, 0, 20, "uncertain")],
+)
+def test_what_is_small_is_not_called_uncertain(
+    ms: float, low: float, high: float, cost: str
+) -> None:
+    """GIVEN 4.7 of 171 ms, whose high end alone is 3 % of the step."""
+    report = make_report()
+    gain = {"savings_ns": ms * MS, "savings_low_ns": low * MS, "savings_high_ns": high * MS}
+    changed = {**gain, "savings_share": ms / 171, "probability": 0.94}
+    found = report.findings[0].model_copy(update=changed)
+    verdict = report.verdict.model_copy(update={"severity": Severity.INFO})
+    report = report.model_copy(update={"findings": [found], "verdict": verdict})
+    assert summary.state(report).startswith(say(STATES, "info", {"cost": cost}))

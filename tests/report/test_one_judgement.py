@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from advisor.findings import Basis, Effect, Severity, VerdictKind
-from advisor.messages import STATES, say
+from advisor.findings import Basis, Effect, VerdictKind
 from advisor.metrics.lateness.by_step import waited_for
 from advisor.metrics.models.speeds import speeds
 from advisor.metrics.steps.used import step_time
@@ -20,7 +19,7 @@ from advisor.report.figures import HeatMap
 from advisor.report.replayed import Replayed, lines, not_replayed, replayed
 from advisor.report.sections import ranks, size, steps, whatif
 from advisor.store.store import Store
-from tests.report.support import MS, make_report, make_store
+from tests.report.support import make_report, make_store
 
 RUN = "test-data"  # of make_store
 
@@ -317,23 +316,6 @@ def test_a_loss_with_nobody_behind_it_has_no_probability_in_any_view() -> None:
         unsure = with_one.model_copy(deep=True)
         unsure.evidence.facts[known] = value
         assert "%" not in summary.state(report.model_copy(update={"findings": [unsure]}))
-
-
-@pytest.mark.parametrize(
-    ("ms", "low", "high", "cost"),
-    [(4.7, 2.3, 5.3, "small"), (4, 0.1, 9, "uncertain"), (9, 0, 20, "uncertain")],
-)
-def test_what_is_small_is_not_called_uncertain(
-    ms: float, low: float, high: float, cost: str
-) -> None:
-    """GIVEN 4.7 of 171 ms, whose high end alone is 3 % of the step."""
-    report = make_report()
-    gain = {"savings_ns": ms * MS, "savings_low_ns": low * MS, "savings_high_ns": high * MS}
-    changed = {**gain, "savings_share": ms / 171, "probability": 0.94}
-    found = report.findings[0].model_copy(update=changed)
-    verdict = report.verdict.model_copy(update={"severity": Severity.INFO})
-    report = report.model_copy(update={"findings": [found], "verdict": verdict})
-    assert summary.state(report).startswith(say(STATES, "info", {"cost": cost}))
 
 
 def test_a_gain_that_no_replay_shows_stands_beside_the_replays() -> None:

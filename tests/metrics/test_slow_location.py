@@ -10,7 +10,7 @@ import pytest
 
 from advisor.metrics.derive import derive
 from advisor.metrics.links import ring_lags, ring_patterns, ring_reach, slow_location
-from advisor.metrics.links.named import LIKELY, SURE, Name
+from advisor.metrics.links.named import LIKELY, SURE
 from advisor.metrics.rings.nccl import LOW_LATENCY, SIMPLE, Protocol, ends_after, paths, paths_after
 from tests.metrics.nccl_rings import (
     SLICE_BYTES,
@@ -327,18 +327,3 @@ def test_a_clock_that_nobody_keeps_tells_no_direction_between_two_hosts(ahead: f
     parts = {(tuple(ranks), way): part for _, ranks, way, part in found["locations"]}
     own = (4, 5, 6, 7)
     assert parts[own, "send"] == pytest.approx(parts[own, "receive"], rel=0.5)
-
-
-def test_hosts_without_a_name_are_named_by_their_ranks() -> None:
-    """GIVEN ranks whose hosts were not recorded THEN no host is called by its rank's name."""
-    unnamed = {4: "rank 4", 5: "rank 5", 6: "rank 6"}
-    assert Name(unnamed, {}).hosts([4, 5]) == "ranks 4, 5"
-    assert Name({**unnamed, 0: "a", 1: "b"}, {}).hosts([0, 1]) == "hosts a, b"
-
-
-def test_all_hosts_whose_names_fill_a_line_are_all_hosts() -> None:
-    home = {rank: f"cluster-gpu-61-{rank:02}" for rank in range(4)}
-    name = Name(home, {})
-    assert name.hosts(range(4)) == "all 4 hosts"
-    assert "cluster-gpu-61-00" in name.hosts(range(3))
-    assert Name({0: "a" * 50}, {}).hosts([0]) == f"host {'a' * 50}"

@@ -97,6 +97,9 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
         return culprit("edge", words, sends[0], receives[0])
     everywhere = {*data.infos} <= {*ranks}
     if len({slot[rank] for rank in ranks}) == 1 and not first.inside and not everywhere:
+        if len(shared) == 1 and all(place.kind in ("rank", "switch") for place in places):
+            (rank,) = shared  # whose NIC is slow whether or not another behind its switch is too
+            return culprit("rank", f"the NIC of {name.rank(rank)}", rank)
         if len(ranks) == 2:
             words = f"the link between {name.rank(ranks[0])} and {name.rank(ranks[1])}"
             return culprit("edge", words, ranks[0], ranks[1])

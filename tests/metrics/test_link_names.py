@@ -1,0 +1,44 @@
+"""How slow places are called, and which of several likely ones."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from advisor.metrics.collectives.groups import RankInfo
+from advisor.metrics.links.locations import Location
+from advisor.metrics.links.named import Name, culprit_of
+
+
+def test_hosts_without_a_name_are_named_by_their_ranks() -> None:
+    """GIVEN ranks whose hosts were not recorded THEN no host is called by its rank's name."""
+    unnamed = {4: "rank 4", 5: "rank 5", 6: "rank 6"}
+    assert Name(unnamed, {}).hosts([4, 5]) == "ranks 4, 5"
+    assert Name({**unnamed, 0: "a", 1: "b"}, {}).hosts([0, 1]) == "hosts a, b"
+
+
+def test_the_nic_that_is_slow_with_or_without_its_neighbour_is_named() -> None:
+    """GIVEN rank 2's NIC or the switch of ranks 2 and 3 THEN rank 3 is not accused beside it."""
+    home = {rank: f"node{rank}" for rank in range(4)}
+    infos = {rank: RankInfo(rank, home[rank], 0, 4, True, {}) for rank in home}
+    of_two = Location("switch", inside=False, ranks=(2, 3))
+
+    def named(*locations: Location) -> tuple[str, int, int | None]:
+        found: Any = SimpleNamespace(
+            locations=locations, parts=(0.6, 0.4), rings=None, in_rings_between=False
+        )
+        data: Any = SimpleNamespace(infos=infos)
+        culprit = culprit_of(found, data, home)
+        return culprit.kind, culprit.src, culprit.dst
+
+    assert named(Location("rank", inside=False, ranks=(2,)), of_two) == ("rank", 2, None)
+    ends = [Location("rank", inside=False, ranks=(rank,)) for rank in (2, 3)]
+    assert named(*ends) == ("edge", 2, 3)
+
+
+def test_all_hosts_whose_names_fill_a_line_are_all_hosts() -> None:
+    home = {rank: f"cluster-gpu-61-{rank:02}" for rank in range(4)}
+    name = Name(home, {})
+    assert name.hosts(range(4)) == "all 4 hosts"
+    assert "cluster-gpu-61-00" in name.hosts(range(3))
+    assert Name({0: "a" * 50}, {}).hosts([0]) == f"host {'a' * 50}"

@@ -74,7 +74,8 @@ def _accusations(report: FindingsReport, findings: list[Finding]) -> Iterator[tu
     read = {run.run: run.ranks_read for run in report.runs}
     for finding in findings:
         # Who names all ranks, or all but the damaged one, accuses none of them.
-        ranks = finding.ranks if len(finding.ranks) < max(2, read[finding.run] - 1) else []
+        count = read[finding.run]
+        ranks = finding.ranks if len(finding.ranks) < min(count, max(2, count - 1)) else []
         # Beside ranks a host only says where they are.
         hosts = [] if finding.ranks else finding.hosts
         named = [*(f"rank {rank}" for rank in ranks), *hosts, *finding.links]

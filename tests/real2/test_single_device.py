@@ -91,6 +91,23 @@ def test_first_launches_load_their_kernels(tmp_path: Path) -> None:
         assert run.report.verdict.values["idling_kind"] == "loading"
 
 
+def test_a_trace_that_mostly_starts_up_is_about_that(tmp_path: Path) -> None:
+    """Nsight, a laptop, five forwards without a mark: 28 % of it loads, the most is other work."""
+    trace = _alone()
+    trace.kernel(GEMM, 110, 80, 100)
+    at = 0.0
+    for number in range(5):
+        at = 80_000.0 * number + 50_000
+        trace.kernel(GEMM, at - 500, 450, at - 600)
+        trace.host("cudaLaunchKernel", at, 20_000, cat="cuda_runtime", correlation=9001 + number)
+        trace.kernel(GEMM, at + 20_005, 90, 0, launch=9001 + number)
+        for small in range(40):
+            trace.kernel(GEMM, at + 20_200 + 200 * small, 20, at + 20_195 + 200 * small)
+    with _loaded(tmp_path, trace) as run:
+        assert (run.report.verdict.kind, run.report.verdict.reason) == (VerdictKind.LOSSY, "idle")
+        assert run.report.verdict.values["idling_kind"] == "start"
+
+
 def test_a_capture_is_no_lost_time(tmp_path: Path) -> None:
     """A graph is captured for 50 of 58 ms; two kernels run, at the ends."""
     trace = _alone()

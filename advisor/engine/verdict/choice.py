@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from advisor.engine.causes import COVERED, expected_ns
-from advisor.engine.verdict.facts import Shares, Situation
+from advisor.engine.verdict.facts import LOST, Shares, Situation
 from advisor.findings import WARNING_SHARE, Finding, VerdictKind
 
 LARGE = WARNING_SHARE  # expected
 SMALL = 0.01  # below, nobody's afternoon
-LOST = 0.10  # of the step, exposed or idle: not healthy, whether a cause is known or not; of events
 LEAST_KNOWN = 0.8  # of the device's busy time: below, no cause is sure
 UNCOUNTED = frozenset({"plain-fp32-matmul"})  # what compute itself could do faster, without a gain
 # Waiting or exposed time itself, with nobody behind it: a loss, not a cause.

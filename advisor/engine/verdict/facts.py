@@ -18,6 +18,7 @@ from advisor.findings import Finding, Note
 from advisor.store.notes import NOT_RECORDED
 from advisor.vocabulary.groups import kind_of_group
 
+LOST = 0.10  # of the step, exposed or idle: not healthy, whether a cause is known or not; of events
 _ALONE = (
     "SELECT rank FROM call WHERE coalesce(group_size, 2) > 1 "
     "GROUP BY rank HAVING max(coalesce(matched_ranks, 1)) <= 1 ORDER BY rank"
@@ -42,12 +43,18 @@ _LEADING = (
     "WHERE g.edge = 'leading' AND g.end_ns > s.start_ns AND g.start_ns < s.end_ns"
 )
 # Idle time of the devices by what their hosts do meanwhile, per step and rank: the most first.
-# A step alone is its host's whole span, so that what lies at its edges idles in it too.
+# A step alone is its host's whole span, so that what lies at its edges idles in it too. Where it
+# loads for a tenth of that, its pauses are of the start as well.
 _IDLING = (
-    "SELECT kind, sum(idle_ns)::BIGINT AS idle_ns, any_value(name) AS name FROM ("
+    "WITH gap AS ("
     "SELECT kind, idle_ns, name FROM gap_kind WHERE kind NOT IN ('launch', 'other') UNION ALL "
     "SELECT kind, end_ns - start_ns, NULL FROM edge_gap WHERE kind = 'graph-capture' "
-    "AND (SELECT steps = 1 FROM facts)) GROUP BY kind ORDER BY 2 DESC LIMIT 1"
+    "AND (SELECT steps = 1 FROM facts)), "
+    "start AS (SELECT any_value(steps) = 1 AND sum(idle_ns) FILTER (kind = 'loading') "
+    f">= {LOST} * any_value(step_ns) AND bool_or(kind = 'pause') AS cold FROM gap, facts) "
+    "SELECT CASE WHEN cold AND kind IN ('loading', 'pause') THEN 'start' ELSE kind END AS kind, "
+    "sum(idle_ns)::BIGINT AS idle_ns, any_value(name) AS name FROM gap, start "
+    "GROUP BY 1 ORDER BY 2 DESC LIMIT 1"
 )
 _SHARES = (
     "SELECT sum(exposed_comm_ns)::DOUBLE / sum(window_ns) AS exposed, "

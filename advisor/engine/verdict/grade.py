@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from advisor.engine.verdict.choice import LOST, Decision
-from advisor.engine.verdict.facts import Situation
+from advisor.engine.verdict.choice import Decision
+from advisor.engine.verdict.facts import LOST, Situation
 from advisor.findings import SEVERITY_ORDER, Severity, VerdictKind
 
 ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}

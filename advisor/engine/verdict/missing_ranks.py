@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from advisor.engine.verdict.choice import (
     LARGE,
-    LOST,
     Decision,
     best,
     idles_for,
     inconclusive,
     mostly,
 )
-from advisor.engine.verdict.facts import Shares, Situation
+from advisor.engine.verdict.facts import LOST, Shares, Situation
 from advisor.findings import VerdictKind
 
 # What a host does by itself while its device idles: kinds of gaps.

@@ -10,15 +10,15 @@ from typing import Any
 
 from advisor.engine import how_to_record
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.verdict.choice import LOST, NOBODYS, SMALL, UNCOUNTED, Decision, mostly
-from advisor.engine.verdict.facts import Situation
+from advisor.engine.verdict.choice import NOBODYS, SMALL, UNCOUNTED, Decision, mostly
+from advisor.engine.verdict.facts import LOST, Situation
 from advisor.findings import Finding, Severity
 from advisor.messages import STEPS, say
 from advisor.vocabulary.words import estimate
 
 MOST_STEPS = 3
 _LEAST_STEPS = 4  # with fewer, who is late is not told from who happened to be (straggler-rank)
-_STARTS = {"loading", "allocator"}
+_STARTS = {"loading", "start", "allocator"}
 _OF_KIND = {
     "data-loading": "data-loader-stall",
     "allocator": "allocator-retries",

@@ -15,7 +15,6 @@ from advisor.engine.causes import expected_ns
 from advisor.engine.verdict.choice import (
     LARGE,
     LEAST_KNOWN,
-    LOST,
     NOBODYS,
     SMALL,
     Decision,
@@ -24,7 +23,7 @@ from advisor.engine.verdict.choice import (
     idles_for,
     inconclusive,
 )
-from advisor.engine.verdict.facts import Shares, Situation
+from advisor.engine.verdict.facts import LOST, Shares, Situation
 from advisor.engine.verdict.missing_ranks import (
     groups_missing,
     host_works,
@@ -80,7 +79,7 @@ def _first_use(it: Situation, shares: Shares) -> Decision | None:
 
     Where communication takes more of the step than that, it is what the verdict is about.
     """
-    first = shares.idle >= shares.exposed and idles_for(it, shares, "loading")
+    first = shares.idle >= shares.exposed and idles_for(it, shares, "loading", "start")
     return Decision(VerdictKind.LOSSY, "idle") if first else None
 
 

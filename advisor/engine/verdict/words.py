@@ -9,8 +9,8 @@ import math
 from typing import Any
 
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.verdict.choice import LOST, NOBODYS, SMALL, Decision
-from advisor.engine.verdict.facts import Shares, Situation
+from advisor.engine.verdict.choice import NOBODYS, SMALL, Decision
+from advisor.engine.verdict.facts import LOST, Shares, Situation
 from advisor.engine.verdict.grade import ABOUT_FINDINGS, severity_of
 from advisor.engine.verdict.next_steps import (
     MOST_STEPS,

@@ -136,10 +136,10 @@ def _finding(
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
     ranks = [int(rank) for rank in _named(row, "ranks")]
     hosts = [host for host in _named(row, "hosts") if isinstance(host, str)]
-    # A rule that knows the host of what it names says it; of the others' ranks it is said here.
-    if facts.hosts > 1 and ranks and not hosts:
-        hosts = _host_of(ranks, sandbox)
-        if hosts:
+    if facts.hosts > 1 and ranks:
+        is_named = rule.names_host and bool(hosts)
+        hosts = hosts or _host_of(ranks, sandbox)
+        if len(hosts) == 1 and not is_named:
             where = say(LOCATIONS, "on-host", {"where": where, "ranks": ranks, "host": hosts[0]})
     known |= {"finding_number": token(finding_id), "measure_first": False}
     known |= {name: kept for name, kept in numbers.items() if name in row}

@@ -171,6 +171,9 @@ class Rule(_Strict):
     limit: int = Field(default=3, ge=1, le=20, description="findings at most; worst first")
     headline: str = Field(description="Jinja: one sentence that names the place")
     where: str = Field(description="Jinja: the place, short")
+    names_host: bool = Field(
+        default=False, description="headline or where say the host that a row gives"
+    )
     because: Words = Field(
         default_factory=list,
         description="the evidence in at most two sentences, for the verdict's WHY",

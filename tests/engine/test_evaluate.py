@@ -246,7 +246,7 @@ def test_what_idles_for_a_call_is_shown_by_its_step(
     ("hosts", "ranks", "named"),
     [
         (["a", "a", "b", "b"], "[2]", ["b"]),
-        (["a", "a", "b", "b"], "'b' AS host, [2]", ["b"]),  # this rule's own words have it
+        (["a", "a", "b", "b"], "'b' AS host, [2]", ["b"]),
         (["a", "a", "b", "b"], "[2, 3]", ["b"]),
         (["a", "a", "b", "b"], "[1, 2]", []),
         (["a", "a", "b", "b"], "[2, 7]", []),  # of rank 7 nothing was read
@@ -260,8 +260,12 @@ def test_who_is_named_is_named_with_the_host(
     with store_of(ranks=4, steps=8, hosts=hosts) as store:
         sandbox = Sandbox(store, RUN)
         (finding,) = evaluate(rule, sandbox, read_facts(sandbox)).findings
+        own_words = rule.model_copy(update={"names_host": True})
+        (itself,) = evaluate(own_words, sandbox, read_facts(sandbox)).findings
     assert finding.hosts == named
-    assert (" on b" in finding.where) == (bool(named) and "host" not in ranks)
+    assert (" on b" in finding.where) == bool(named)
+    # It says the host that its own row gives, and no other.
+    assert (" on b" in itself.where) == (bool(named) and "host" not in ranks)
 
 
 @pytest.mark.parametrize("value", ["'12 ms'", "true", "[1]", "'nan'::DOUBLE"])

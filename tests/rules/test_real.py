@@ -244,8 +244,8 @@ def test_a_scan_for_unused_parameters_is_seen_beside_small_calls(fixtures_dir: P
         (
             "lab-fsdp2-slow-link",
             [
-                "FSDP2: reduce in bf16, with param_dtype as it is now.\nfully_shard(",
-                "FSDP1: reduce in bf16, with param_dtype as it is now.\npolicy = ",
+                "FSDP2: reduce in bf16; a param_dtype that you set stays beside it.\nfully_shard(",
+                "FSDP1: reduce in bf16; a param_dtype that you set stays beside it.\nFullySharded",
             ],
         ),
         (

@@ -495,12 +495,18 @@ TRAILS = {
         "misc/socket.cc:80 -> 6",
         "bootstrap.cc:701 -> 6",
     ],
-    # A warning of the same process tells more, and code 6 is another process's end.
+    # A warning of the same process tells more; code 6 is another process's end, and a socket's 3
+    # that of a communicator which its own process aborts.
     "shm-full": [
         "include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device",
         "transport/shm.cc:50 -> 2",
     ],
-    "": ["proxy.cc:878 -> 6 [Progress Thread]"],
+    "": [
+        "proxy.cc:878 -> 6 [Progress Thread]",
+        "misc/socket.cc:64 -> 3",
+        "misc/socket.cc:81 -> 3",
+        "misc/socket.cc:863 -> 3",
+    ],
 }
 
 

@@ -44,7 +44,9 @@ _MAX_BY_FORM = 200
 _LAST_ERROR = "Last error:"  # torch's NCCLUtils.cpp quotes NCCL's last warning behind it
 # The way of an error through NCCL's calls, innermost first; without a warning it alone tells of it.
 _TRAIL = re.compile(r"[\w./\-]{1,120}\.(?:cc|cpp|c|h):\d{1,6}(?: \(\w{1,100}\))? -> [1-6](?: |$)")
-_OF_REMOTE = re.compile(r" -> 6(?: |$)")  # ncclRemoteError
+# ncclRemoteError; ncclInternalError of what waits on a socket, without a warning: an abort's
+# (src/misc/socket.cc).
+_FOLLOWS = re.compile(r" -> 6(?: |$)|misc/socket\.cc:\d{1,6} -> 3(?: |$)")
 _IN_BOOTSTRAP = "bootstrap.cc"
 _TRAILED = "trailed"
 _ENDS_HERE = "communicator-failed"
@@ -237,7 +239,7 @@ class Failures:
             return self._warning(slot, end, record, where)
         warned = self._warned.get(process)
         of_peer = warned == "peer-closed" and _IN_BOOTSTRAP in record.text
-        if not of_peer and (warned is not None or _OF_REMOTE.search(record.text)):
+        if not of_peer and (warned is not None or _FOLLOWS.search(record.text)):
             return 0
         self._warned[process] = _TRAILED
         return self._warning(slot, named(record.text, is_warning=True), record, where)

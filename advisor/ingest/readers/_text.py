@@ -1,8 +1,8 @@
 """Lines of logs: bounded, decoded, and freed of what terminals and launchers put around them.
 
 mpirun, srun, torchrun, Ray and kubectl each put their own mark before a line, Docker's json-file
-driver makes a JSON object of it, and terminals add colours. Readers of text formats see the line as
-the program wrote it.
+driver and shippers of logs make a JSON object of it, and terminals add colours. Readers of text
+formats see the line as the program wrote it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from io import BytesIO
 from typing import BinaryIO
 
 MAX_LINE_BYTES = 64 * 1024
@@ -41,7 +42,9 @@ _LAUNCHER = re.compile(
 # What stands before torchrun's mark: a time, a job's or container's name, a logger's fields.
 _MARKED = re.compile(r'[^\[\]()"\n]{1,100}(?=\[(?:default|rank)\d{1,7}\]:)')
 
-_DOCKER = '{"log":"'
+_RECORD = '{"'
+# Where shippers of logs put the line: Google's, fluent-bit's, Python's formatters.
+_MESSAGES = ("message", "msg", "textPayload", "jsonPayload")
 _DOCKER_CUT = re.compile(
     r'\{"log":"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)(?:\\.{0,5})?'
 )
@@ -89,23 +92,33 @@ def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, str, bool]]:
             last = stream.readline(MAX_LINE_BYTES)
         ended = last.endswith((b"\n", b"\r"))
         text = raw.decode("utf-8", errors="replace")
-        if text.startswith(_DOCKER) and (record := _docker_record(text)) is not None:
+        if text.startswith(_RECORD) and (record := _record(text)) is not None:
             name, part = record
             text = begun.pop(name, "") + part
             ended = text.endswith("\n")
             if not ended and len(text) < MAX_LINE_BYTES:  # Docker parts lines over 16 KiB
                 begun[name] = text
                 continue
-        for part in text.rstrip("\r\n").split("\r"):
+        for part in text.rstrip("\r\n").replace("\n", "\r").split("\r"):
             yield number, plain(part), ended
     for text in begun.values():
         yield number, plain(text), False
 
 
-def _docker_record(line: str) -> tuple[str, str] | None:
-    """The stream and the text that a line of Docker's json-file driver holds; None if it is none.
+def unwrapped(head: bytes) -> bytes:
+    """The first bytes of a file, or the text in them where they are records of JSON."""
+    if (
+        not head.startswith(_RECORD.encode())
+        or _record(head.split(b"\n")[0].decode(errors="replace")) is None
+    ):
+        return head
+    return "\n".join(text for _, text, _ in numbered_lines(BytesIO(head))).encode()
 
-    Of a record that was cut the text is what there is of it, without a line end.
+
+def _record(line: str) -> tuple[str, str] | None:
+    """The stream and the text that a record of a log holds; None if it is none.
+
+    Of a record of Docker's that was cut the text is what there is of it, without a line end.
     """
     try:
         record = json.loads(line)
@@ -113,4 +126,8 @@ def _docker_record(line: str) -> tuple[str, str] | None:
         match = _DOCKER_CUT.fullmatch(line)
         return None if match is None else ("", str(json.loads(f'"{match[1]}"')).rstrip("\n"))
     text, name = record.get("log"), record.get("stream", "")
-    return (name, text) if isinstance(text, str) and isinstance(name, str) else None
+    if isinstance(text, str) and isinstance(name, str):
+        return name, text
+    found = next((record[key] for key in _MESSAGES if key in record), None)
+    found = found.get("message") if isinstance(found, dict) else found
+    return ("", found + "\n") if isinstance(found, str) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,23 @@ def test_parts_of_a_line_are_joined_and_streams_are_kept_apart() -> None:
 def test_other_json_is_left_as_it_is() -> None:
     text = '{"log":"a" NCCL INFO b\n{"log":"x\\q","stream":1}\n{"log":"x","stream":1}\n'
     assert [line for _, line, _ in numbered_lines(BytesIO(text.encode()))] == text.splitlines()
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        _record,
+        lambda text: json.dumps({"severity": "ERROR", "message": text}) + "\n",
+        lambda text: json.dumps({"jsonPayload": {"message": text}, "logName": "x"}) + "\n",
+    ],
+)
+def test_an_output_in_records_tells_what_the_job_died_of(
+    tmp_path: Path, wrap: Callable[[str], str]
+) -> None:
+    said = "Traceback (most recent call last):\n", '  File "train.py", line 3, in <module>\n'
+    path = tmp_path / "job.log"
+    path.write_text("".join(map(wrap, (*said, "KeyError: 'lr' of [rank1]\n"))))
+    with Store.create() as store:
+        ingest([path], store)
+        found = store.con.execute("SELECT name FROM topology WHERE kind = 'warning'").fetchall()
+    assert found == [("key-missing",)]

@@ -75,6 +75,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from advisor.ingest.readers._text import unwrapped
 from advisor.ingest.readers.nccl_log.prefix import looks_like_log
 from advisor.ingest.source import HEAD_BYTES, ReadContext, Source
 
@@ -88,6 +89,10 @@ _QUOTES_OUTPUTS = frozenset((".md", ".rst", ".html", ".py", ".sh", ".yaml", ".ym
 
 _TABLES = frozenset((".csv", ".tsv", ".json", ".jsonl", ".xml", ".c", ".cc", ".cpp", ".cu", ".h"))
 
+# A traceback, whole or a piece of one.
+_CALLS = re.compile(
+    rb"Traceback \(most recent call last\)|File \"[^\"\n]{1,300}\", line \d{1,7}, in \w"
+)
 # A program of several processes raised an exception.
 _RAISED = re.compile(
     rb"Traceback \(most recent call last\)|terminate called after throwing an instance of|"
@@ -119,10 +124,11 @@ def detect(source: Source) -> bool:
     """Lines with NCCL's own prefix, which a job's output may print late, or a known reason."""
     if looks_like_log(source.head):
         return True
-    if not _is_output(source.head) or source.path.suffix.lower() in _QUOTES_OUTPUTS:
+    head = unwrapped(source.head)
+    if not _is_output(head) or source.path.suffix.lower() in _QUOTES_OUTPUTS:
         return False
     asked_for = source.named and source.path.suffix.lower() not in _TABLES
-    return _names_a_reason(source.head, asked_for=asked_for) or (
+    return _names_a_reason(head, asked_for=asked_for) or (
         len(source.head) >= HEAD_BYTES and _starts_late(source, asked_for=asked_for)
     )
 
@@ -134,6 +140,8 @@ def _names_a_reason(head: bytes, *, asked_for: bool) -> bool:
     """
     of_several = _OF_SEVERAL.search(head) is not None
     if (of_several and _RAISED.search(head)) or _OF_A_RANK.search(head):
+        return True
+    if asked_for and _CALLS.search(head):
         return True
     from advisor.ingest.readers.nccl_log.last_words import LAST_LINES, strength
     from advisor.model.nccl.messages import is_reason, tells_of_failure

@@ -19,6 +19,7 @@ _WORDS = {
     Signals.SIGFPE: "floating point exception",
     Signals.SIGKILL: "killed",
     Signals.SIGSEGV: "segmentation fault",
+    Signals.SIGTERM: "terminated",
 }
 _SHELL = 128  # added to the signal by POSIX shells and container runtimes
 _BYTE = 256  # an exit code below zero is passed on as what is left of it in one byte
@@ -69,6 +70,8 @@ def ended_by(signal: int) -> End:
         rf"\*\*\* {number.name} received|\({number.name}\)",
         rf"(?i:\bsignal): {{0,2}}{said}",
         rf"{said} {{1,20}}\(core dumped|(?:^|[\])%]){said}\s{{0,3}}$|Fatal Python error: {said}",
-        rf"`{said}` is detected|: (?:line|task) \d{{1,7}}: {{1,4}}(?:\d{{1,9}} {{1,2}})?{said}",
+        # Of the shell's own, a list in parentheses, it tells nothing of a rank.
+        rf"`{said}` is detected|: (?:line|task) \d{{1,7}}: {{1,4}}(?:\d{{1,9}} {{1,2}})?{said}"
+        r"(?! {1,40}\( )",
     )
     return End("|".join(forms), (*_SIGNS, number.name, words[1:]))

@@ -163,41 +163,35 @@ def is_reason(text: str, *, of_several: bool) -> bool:
 
     In the output of several processes that it died is enough.
     """
-    return named(text, is_warning=False) in _reasons(of_several)
+    reasons = _of("dies", "waits", "ended") if of_several else _of("dies", "waits")
+    return named(text, is_warning=False) in reasons
 
 
 def tells_of_failure(text: str) -> bool:
     """Whether a line that is no warning of NCCL's tells of an error, if by its form alone."""
-    return named(text, is_warning=False) in _failures()
+    return named(text, is_warning=False) in _of(
+        "dies", "waits", "ended", "raised", "reported", "degrades", "follows"
+    )
 
 
-@cache
 def by_form() -> frozenset[str]:
     """The entries that look at the form of a line alone: programs print many such lines."""
-    return frozenset(item.id for item in messages() if item.effect in {"reported", "follows"})
+    return _of("reported", "follows")
 
 
-@cache
 def reported() -> frozenset[str]:
     """The entries that say by a line's form alone that something failed."""
-    return frozenset(item.id for item in messages() if item.effect == "reported")
+    return _of("reported")
 
 
-@cache
 def passing() -> frozenset[str]:
     """The entries of warnings that a job goes on after: what it died of stands elsewhere."""
-    return frozenset(item.id for item in messages() if item.effect in {"degrades", "explains"})
+    return _of("degrades", "explains")
 
 
 def ends_a_job(message: str) -> bool:
     """Whether a job that prints it is dead, or another of its processes is."""
-    return message in _ends()
-
-
-@cache
-def _ends() -> frozenset[str]:
-    harmless = {"degrades", "explains", "unlisted", "probable"}
-    return frozenset(item.id for item in messages() if item.effect not in harmless)
+    return message in _of("dies", "raised", "reported", "waits", "ended", "follows")
 
 
 def recovers(message: str) -> bool:
@@ -211,19 +205,18 @@ def _recovers() -> frozenset[str]:
 
 
 def tells_an_end(message: str) -> bool:
-    """Whether what an entry tells is one, and more than a line's form."""
-    return message in _told_ends()
+    """Whether what an entry tells is one, and more than a line's form; "" is of no entry."""
+    return not message or message in _of("dies", "raised", "waits", "unlisted", "ended", "follows")
 
 
-@cache
-def _told_ends() -> frozenset[str]:
-    silent = {"degrades", "explains", "reported", "probable"}
-    return frozenset(item.id for item in messages() if item.effect not in silent)
+def tells_a_cause(message: str) -> bool:
+    """Whether an entry names a cause, or quotes what was raised; "" is of no entry."""
+    return not message or message in _of("dies", "raised", "waits", "unlisted")
 
 
 def told_by_itself(message: str) -> bool:
     """Whether an entry names a cause, and not the form of a line alone."""
-    return message in _reasons(of_several=False)
+    return message in _of("dies", "waits")
 
 
 @cache
@@ -234,14 +227,7 @@ def named_by_class() -> frozenset[str]:
 
 
 @cache
-def _reasons(of_several: bool) -> frozenset[str]:
-    effects = {"dies", "waits", "ended"} if of_several else {"dies", "waits"}
-    return frozenset(item.id for item in messages() if item.effect in effects)
-
-
-@cache
-def _failures() -> frozenset[str]:
-    effects = {"dies", "waits", "ended", "raised", "reported", "degrades", "follows"}
+def _of(*effects: str) -> frozenset[str]:
     return frozenset(item.id for item in messages() if item.effect in effects)
 
 

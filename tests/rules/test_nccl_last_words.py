@@ -93,6 +93,20 @@ def test_a_table_that_names_errors_is_no_output(tmp_path: Path) -> None:
         pass
 
 
+def test_a_text_between_rulers_is_told_whole() -> None:
+    words = LastWords()
+    ruler = "-" * 74
+    box = ["A rank is missing its location:", "", "  Rank file:   ./ranks", "Add an entry."]
+    for number, line in enumerate(["starts", ruler, *box, ruler, "exits", ruler]):
+        words.see(number, "", line)
+    line = words.strongest()
+    assert line is not None
+    assert (line.number, line.text) == (
+        2,
+        "A rank is missing its location: Rank file: ./ranks Add an entry.",
+    )
+
+
 def test_the_first_of_the_strongest_lines_at_the_end_is_taken() -> None:
     words = LastWords()
     for number, text in enumerate(["x failed", "fatal: y failed, cannot open", "fatal: z failed"]):

@@ -37,7 +37,14 @@ def raised_in(lines: list[str], launcher: str = "") -> list[Raised]:
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize(
-    "last", ["queue.Empty", "KeyError: 'lr'", "torch._dynamo.exc.Unsupported: x"]
+    "last",
+    [
+        "queue.Empty",
+        "KeyError: 'lr'",
+        "torch._dynamo.exc.Unsupported: x",
+        "socket.timeout: timed out",
+        "grpc._channel._InactiveRpcError: <x>",
+    ],
 )
 def test_the_last_line_of_a_traceback_is_what_was_raised(prefix: str, last: str) -> None:
     lines = [f"{prefix}{line}" for line in (*CALLS.splitlines(), last, "Error: another text")]
@@ -47,6 +54,34 @@ def test_the_last_line_of_a_traceback_is_what_was_raised(prefix: str, last: str)
         found[0].place
         == "steps/train.py:40 (main), in its call of modules/module.py:1511 (_call_impl)"
     )
+
+
+def test_torchruns_mark_has_no_space_behind_it(tmp_path: Path) -> None:
+    lines = (*CALLS.splitlines(), "LookupEmpty: none of 4")
+    found = first_finding(tmp_path, "".join(f"[rank5]:{line}\n" for line in lines))
+    assert found.ranks == [5]
+    assert "steps/train.py:40 (main)" in str(found.because)
+
+
+def test_a_launchers_report_quotes_a_traceback_indented(tmp_path: Path) -> None:
+    report = [
+        "W0430 00:03:35 12 torch/distributed/elastic/api.py:1012] Sending process 9 closing signal"
+        " SIGTERM",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2026-04-30_00:03:31",
+        "  host      : node7",
+        "  rank      : 1 (local_rank: 1)",
+        "  exitcode  : 1 (pid: 427491)",
+        "  error_file: /tmp/error.json",
+        "  traceback : " + CALLS.splitlines()[0],
+        *(f"  {line}" for line in CALLS.splitlines()[1:]),
+        "  LookupEmpty: none of 4",
+    ]
+    found = first_finding(tmp_path, "\n".join((*report, "")))
+    assert "LookupEmpty: none of 4" in found.title
+    assert (found.ranks, found.hosts) == ([1], ["node7"])
 
 
 def test_tracebacks_of_two_processes_that_alternate_are_kept_apart() -> None:
@@ -84,8 +119,9 @@ def test_what_a_worker_raised_is_told_by_its_own_traceback() -> None:
     assert [item.text for item in raised_in(lines)] == ["ValueError: row 7 is empty"]
 
 
-def test_what_a_destructor_raised_is_no_error() -> None:
-    lines = ["Exception ignored in: <function Loader.__del__ at 0x7f>", *CALLS.splitlines()]
+@pytest.mark.parametrize("said", ["in: <x>", "while calling deallocator <x>:"])
+def test_what_a_destructor_raised_is_no_error(said: str) -> None:
+    lines = [f"Exception ignored {said}", *CALLS.splitlines()]
     assert raised_in([*lines, "ValueError: Pool not running"]) == []
     lines += ["ValueError: Pool not running", *CALLS.splitlines(), "KeyError: 3"]
     assert [item.text for item in raised_in(lines)] == ["KeyError: 3"]
@@ -264,3 +300,17 @@ def test_an_assertion_without_words_is_told_by_its_condition(said: str) -> None:
     assert [item.text for item in raised_in(lines)] == ["AssertionError: args.heads % args.tp == 0"]
     worded = [*lines[:-1], "AssertionError: heads must divide"]
     assert [item.text for item in raised_in(worded)] == ["AssertionError: heads must divide"]
+
+
+def test_an_output_that_ends_inside_a_traceback_is_cut(tmp_path: Path) -> None:
+    found = first_finding(tmp_path, "".join(f"[rank3]: {line}\n" for line in CALLS.splitlines()))
+    assert (found.evidence.facts["message"], found.ranks) == ("output-cut", [3])
+    assert "steps/train.py:40 (main)" in str(found.because)
+
+
+@pytest.mark.parametrize("behind", ["done\n", "KeyError: 'x'\n"])
+def test_a_traceback_that_is_not_the_end_is_not_cut(behind: str) -> None:
+    tracebacks = Tracebacks()
+    for number, line in enumerate((CALLS + behind).splitlines()):
+        tracebacks.see("", line, number)
+    assert tracebacks.cut() is None

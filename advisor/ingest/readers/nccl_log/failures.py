@@ -7,6 +7,7 @@ the heading of a list, a launcher's report.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from advisor.ingest.readers.nccl_log.chained import Chained
@@ -34,6 +35,7 @@ from advisor.model.nccl.messages import (
     named,
     passing,
     reported,
+    tells_a_cause,
     tells_an_end,
 )
 from advisor.model.nccl.raised import is_guess, named_by_words, named_raised, probably
@@ -56,6 +58,15 @@ _KILLED = "rank-killed"  # which a launcher does to those that are left
 
 
 @dataclass
+class _File:
+    around: Around = field(default_factory=Around)
+    tracebacks: Tracebacks = field(default_factory=Tracebacks)
+    last_words: LastWords = field(default_factory=LastWords)
+    told: set[str] = field(default_factory=set)
+    """What its lines are named; "" of those that are none of the catalogue's."""
+
+
+@dataclass
 class Failures:
     """``see`` and ``unsigned`` take lines without NCCL's prefix, ``signed`` messages with it."""
 
@@ -69,16 +80,12 @@ class Failures:
     """Warnings of each thread since it began to make its last communicator."""
     _gave_up: set[tuple[str, int]] = field(default_factory=set)
     """Processes that made no communicator."""
-    _around: dict[str, Around] = field(default_factory=dict)
+    _files: defaultdict[str, _File] = field(default_factory=lambda: defaultdict(_File))
     _stalled: dict[str, Stalled] = field(default_factory=dict)
     _progress: dict[str, Progress] = field(default_factory=dict)
     """Of files in which something went wrong."""
     _chained: dict[tuple[str, str], Chained] = field(default_factory=dict)
     """By file and what a launcher puts before a process's lines."""
-    _tracebacks: dict[str, Tracebacks] = field(default_factory=dict)
-    _last_words: dict[str, LastWords] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
-    """Files of which a line is named that tells of an end."""
     _quotes: bool = False
     _marks: Marks = field(default_factory=Marks)
     _said_last: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -88,36 +95,25 @@ class Failures:
 
     def see(self, record: Record, where: Where, launcher: str) -> Record:
         """A line with the heading of the list that it stands in, where it does."""
-        around = self._around.get(where[0])
-        if around is None:
-            around = self._around[where[0]] = Around()
-        around.see(record.text)
+        self._files[where[0]].around.see(record.text)
         if not self._stalled and not begins_list(record.text):
             return record
-        stalled = self._stalled.get(where[0])
-        if stalled is None:
-            stalled = self._stalled[where[0]] = Stalled()
-        told = stalled.see(launcher, record.text)
+        told = self._stalled.setdefault(where[0], Stalled()).see(launcher, record.text)
         return record if told is None else record._replace(text=told)
 
     def unsigned(self, record: Record, where: Where, launcher: str) -> int | None:
         """How much was understood of a line that was seen; None where it may be of another kind."""
-        tracebacks = self._tracebacks.get(where[0])
-        if tracebacks is None:
-            tracebacks = self._tracebacks[where[0]] = Tracebacks()
-        raised = tracebacks.see(launcher, record.text)
+        tracebacks = self._files[where[0]].tracebacks
+        raised = tracebacks.see(launcher, record.text, where[1])
         if launcher and (rank := rank_told(launcher, record.text)) is not None:
             self._marks.see_rank(where[0], launcher, rank)
         if tracebacks.is_source:
             return 0
         message = self._of_torch(record.text, raised)
         if message is None or message in reported():
-            last_words = self._last_words.get(where[0])
-            if last_words is None:
-                last_words = self._last_words[where[0]] = LastWords()
-            last_words.see(where[1], launcher, record.text)
+            self._files[where[0]].last_words.see(where[1], launcher, record.text)
         if message is not None:
-            around = self._around[where[0]]
+            around = self._files[where[0]].around
             if message in _ENDS and around.is_root:
                 message = _ENDED_FIRST
             if around.is_later and message == _KILLED:
@@ -175,18 +171,28 @@ class Failures:
                 line, said = went_on
                 self._marks.keeps(len(self.collected.kept), path, "")
                 self.collected.keep(Slot("", 0), [Fact("progress", "step", said)], (path, line))
+        self._keep_cut()
         self._keep_last_words()
         for where, time in self.clock.times().items():
             self._of_run("said-at", "time", time, where)
         self._order_first()
         self._marks.place(self.collected, hosts)
 
+    def _keep_cut(self) -> None:
+        """Of a file in which nothing tells a cause: the traceback at its end that is cut off."""
+        for path, file in self._files.items():
+            if not any(map(tells_a_cause, file.told)) and (cut := file.tracebacks.cut()):
+                writer, line, raised = cut
+                record = Record(None, None, "", None, raised.frames[-1].as_printed)
+                self._warning(None, "output-cut", record, (path, line), writer)
+                self._of_run("raised-at", "", raised.place, (path, line))
+
     def _keep_last_words(self) -> None:
         """Of a file in which nothing tells of an end: the line that most probably does."""
-        for path, last_words in self._last_words.items():
-            if path in self._told or (first := last_words.first()) is None:
+        for path, file in self._files.items():
+            if any(map(tells_an_end, file.told)) or (first := file.last_words.first()) is None:
                 continue
-            if line := last_words.strongest():
+            if line := file.last_words.strongest():
                 record = Record(None, None, "", None, line.text)
                 self._warning(None, probably(line.text), record, (path, line.number), line.launcher)
             elif not self.collected.is_full:
@@ -197,9 +203,7 @@ class Failures:
         earliest = min(self._first.values(), default="")
         for index, time in self._first.items():
             if earliest and time > earliest and index < len(self.collected.kept):
-                kept = self.collected.kept[index]
-                assert isinstance(kept.record, Fact)
-                self.collected.kept[index] = replace(kept, record=replace(kept.record, name=_ENDED))
+                self._restate(index, name=_ENDED)
 
     def _of_run(self, kind: str, name: str, value: str, where: Where) -> None:
         self.collected.keep(Slot("", 0), [Fact(kind, name, value, "run")], where)
@@ -208,10 +212,14 @@ class Failures:
         """What a kept exception says goes on in ``text``."""
         if index is None:
             return
+        self._restate(index, goes_on=f" {text.strip()[:200]}")
+
+    def _restate(self, index: int, name: str | None = None, goes_on: str = "") -> None:
         kept = self.collected.kept[index]
-        assert isinstance(kept.record, Fact)
-        value = f"{kept.record.value} {text.strip()[:200]}"
-        self.collected.kept[index] = replace(kept, record=replace(kept.record, value=value))
+        fact = kept.record
+        assert isinstance(fact, Fact)
+        fact = replace(fact, name=name or fact.name, value=f"{fact.value}{goes_on}")
+        self.collected.kept[index] = replace(kept, record=fact)
 
     def _place_above(self, where: Where, host: str) -> None:
         """The last line without a prefix is of ``host``, which a line below it names."""
@@ -248,20 +256,18 @@ class Failures:
         self, message: str, record: Record, where: Where, launcher: str, raised: Raised | None
     ) -> int:
         """A line without NCCL's prefix: it may be the last of several exceptions of one error."""
-        every = self.collected.kept
-        place = len(every)
+        place = len(self.collected.kept)
         taken = self._warning(None, message, record, where, launcher)
-        if raised is not None and place < len(every):
+        if len(self.collected.kept) == place:
+            return taken
+        if raised is not None:
             caught = "uncaught" if raised.is_uncaught else ""
             self._of_run("raised-at", caught, raised.place, where)
             if is_guess(message, raised.text):
                 self._of_run("named-by", "calls", raised.place, where)
-        if len(every) > place:
-            chained = self._chained.setdefault((where[0], launcher), Chained())
-            for index in chained.named(record.text, message, place):
-                kept = every[index]
-                assert isinstance(kept.record, Fact)
-                every[index] = replace(kept, record=replace(kept.record, name=message))
+        chained = self._chained.setdefault((where[0], launcher), Chained())
+        for index in chained.named(record.text, message, place):
+            self._restate(index, name=message)
         return taken
 
     def _warning(
@@ -274,8 +280,7 @@ class Failures:
     ) -> int:
         """Keep what is wrong; ``slot`` is None where no prefix says who printed the line."""
         self._progress.setdefault(where[0], Progress()).wrong(message or "", where)
-        if message is None or tells_an_end(message):
-            self._told.add(where[0])
+        self._files[where[0]].told.add(message or "")
         if message in by_form():
             self._by_form += 1
             if self._by_form > _MAX_BY_FORM:
@@ -290,7 +295,7 @@ class Failures:
         if slot is not None:
             started_as = whence(launcher, "").rank if launcher else None
         else:
-            told = self._around[where[0]].complete(whence(launcher, record.text))
+            told = self._files[where[0]].around.complete(whence(launcher, record.text))
             slot, rank = Slot(told.host or "", 0), told.rank
             if not self.collected.is_full:
                 self._marks.keeps(len(self.collected.kept), where[0], launcher)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from advisor.model.nccl.messages import goes_on
 
@@ -29,7 +29,8 @@ _WORDS = re.compile(
     r"no such|not found|not (?:a )?valid|"
     r"not (?:supported|permitted|allowed|available|enough|reachable)|"
     r"(?:does|did|do)(?: not|n.t) (?:exist|match|support|respond|answer|fit|have)|"
-    r"invalid|illegal|mismatch(?:ed)?|incompatible|unsupported|unrecogni[sz]ed|unknown|unexpected|"
+    r"invalid|illegal|mismatch(?:ed)?|incompatible|unsupported|(?:not |un)recogni[sz]ed|"
+    r"unknown|unexpected|"
     r"missing|corrupt(?:ed|ion)?|truncated|undefined|insufficient|exhausted|exceed(?:ed|s)|"
     r"out of (?:memory|range|bounds|space)|too (?:many|large|small|old|long|few)|"
     r"unreachable|unresponsive|disconnected|reset by peer|broken pipe|connection lost|"
@@ -41,6 +42,9 @@ _ENDS = re.compile(
     r"error:|failed|failure)",
     re.IGNORECASE,
 )
+# What MPI tells stands between two of them.
+_RULER = re.compile(r"-{70,}\s{0,8}$")
+_LONGEST_BOX = 12
 _STOPS = re.compile(
     r"exit|shut|terminat|kill|stop|clos|wait|SIG[A-Z]{3}|clean|destroy|releas|finaliz|fail|error",
     re.IGNORECASE,
@@ -54,6 +58,7 @@ _NO_FAILURE = re.compile(
     r"\b(?:error|failure|timeout|time-out)(?:[_ -](?:rate|handler|handling|bars?|norm|correction)|"
     r"['\"]?\s{0,2}[:=]\s{0,2}\d{1,9}(?:\.\d|e-|%))|\btime-?out['\"]?\s{0,2}[:=]\s{0,2}\d|"
     r"\bif\b.{0,80}\bfail|\bon[_ -](?:error|failure)\b|\bsqu?ared? error\b|\b(?:0|zero) failed\b|"
+    r"^\s{0,8}frame #\d|\b(?:may|might|could) (?:crash|fail|hang|abort|die|error)\b|"
     r"\bmissing values?\b|\bvalues : 0\b|unknown token|\bunk\b",
     re.IGNORECASE,
 )
@@ -107,18 +112,28 @@ class LastWords:
 
     def strongest(self) -> Line | None:
         """The line that tells most, of several the first; None where the job went on behind it."""
-        best, most, last = None, 0, 0
+        best, most, last = 0, 0, 0
         for place, line in enumerate(self._lines):
             if _GOES_ON.search(line.launcher):
                 continue
             if (found := strength(line.text)) > 0:
                 last = place
                 if found > most:
-                    best, most = line, found
+                    best, most = place, found
         after = list(self._lines)[last + 1 :]
         if len(after) > _LINES_BEHIND or any(_went_on(line) for line in after):
             return None
-        return best
+        return self._whole(best) if most else None
+
+    def _whole(self, place: int) -> Line:
+        """A line, or the whole text between two rulers that it is of."""
+        lines = list(self._lines)
+        rulers = [at for at, other in enumerate(lines) if _RULER.match(other.text)]
+        above = sum(at < place for at in rulers)
+        if above % 2 == 0 or above == len(rulers):
+            return lines[place]
+        box = lines[rulers[above - 1] + 1 : rulers[above]][:_LONGEST_BOX]
+        return replace(lines[place], text=" ".join(" ".join(other.text for other in box).split()))
 
 
 def _went_on(line: Line) -> bool:

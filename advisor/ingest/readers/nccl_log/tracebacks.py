@@ -12,11 +12,15 @@ from dataclasses import dataclass, field
 
 _HEAD = "Traceback (most recent call last)"
 # Python tells of what a destructor raised, and goes on.
-_IGNORED = "Exception ignored in"
+_IGNORED = "Exception ignored "
 _FRAME = re.compile(r'(?:^|\s)File "([^"\n]{1,300})", line (\d{1,7})(?:, in (.{1,120}))?')
 # rich draws a box: «│ /root/train.py:12 in main │», then the source.
 _BOXED = re.compile(r"^[│|] (/\S{1,300}|\S{1,200}\.py):(\d{1,7}) in (\S{1,80})")
-_RAISED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{2,80}(?::\s|:?\s{0,8}$)")
+# A class behind its module may be written small: «socket.timeout: timed out».
+_RAISED = re.compile(
+    r"(?:(?:[A-Za-z_]\w{0,60}\.){0,8}_{0,2}[A-Z]\w{2,80}|(?:[a-z_]\w{0,60}\.){1,8}[a-z_]\w{2,80})"
+    r"(?::\s|:?\s{0,8}$)"
+)
 # Without words of its own what it asks for is all that it tells.
 _BARE_ASSERTION = re.compile(r"AssertionError:?\s{0,8}")
 _ASSERT = "assert "
@@ -25,6 +29,8 @@ _OF_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|/runpy\.py$
 # What a loader's or a pool's process raised is raised again under this name by the one that reads.
 _AGAIN = re.compile(r"\bCaught \w{1,80} in \w")
 _MOST_FRAMES = 60
+_FIRST_LINES = 2
+"""Calls that a text begins with are of a traceback whose head is cut off."""
 _MOST_LINES = 8
 """Lines of source between two frames; more of them, and another text has begun."""
 _LONGEST = 1_000
@@ -37,6 +43,11 @@ class Frame:
     path: str
     line: int
     function: str
+
+    @property
+    def as_printed(self) -> str:
+        """As Python writes it."""
+        return f'File "{self.path}", line {self.line}, in {self.function}'
 
     def __str__(self) -> str:
         short = "/".join(self.path.rsplit("/", 2)[-2:]) if "/" in self.path else self.path
@@ -75,6 +86,12 @@ class _Open:
     prefix: str = ""
     length: int = 0
     is_ignored: bool = False
+    has_head: bool = False
+    """It is no dump of another kind."""
+    is_last: bool = True
+    """Nothing but source stands behind its last call."""
+    line: int = 0
+    """Of its last call."""
     frames: list[Frame] = field(default_factory=list)
     source: str = ""
     since: int = 0
@@ -90,13 +107,12 @@ class Tracebacks:
     _ignored: set[str] = field(default_factory=set)
     """Writers whose next traceback is no error."""
 
-    def see(self, launcher: str, text: str) -> Raised | None:
+    def see(self, launcher: str, text: str, line: int = 0) -> Raised | None:
         """What a line says that was raised: None for all but the last line of a traceback."""
-        self.is_source = text.startswith("    raise ")
+        self.is_source = text[:3].isspace() and text.lstrip().startswith("raise ")
         if _HEAD in text:
-            before = text[: text.index(_HEAD)]
             writer = _writer(launcher)
-            self._open[writer] = _Open(_shape(before), len(before), writer in self._ignored)
+            self._open[writer] = _Open(is_ignored=writer in self._ignored, has_head=True)
             self._ignored.discard(writer)
             return None
         if _IGNORED in text:
@@ -109,12 +125,25 @@ class Tracebacks:
         traceback = self._open.get(writer)
         if frame is not None:
             if traceback is None:  # its head is cut off
+                traceback = self._open[writer] = _Open(has_head=line <= _FIRST_LINES)
+            if not traceback.frames:
                 before = text[: frame[0]]
-                traceback = self._open[writer] = _Open(_shape(before), len(before))
+                traceback.prefix, traceback.length = _shape(before), len(before)
             traceback.frames = [*traceback.frames[1 - _MOST_FRAMES :], frame[1]]
             traceback.source, traceback.since = "", 0
+            traceback.is_last, traceback.line = True, line
             return None
         return self._other(writer, traceback, text) if traceback is not None else None
+
+    def cut(self) -> tuple[str, int, Raised] | None:
+        """Writer, line and calls of the last traceback that does not come to what was raised."""
+        begun = [
+            (writer, traceback.line, Raised("", tuple(traceback.frames)))
+            for writer, traceback in self._open.items()
+            if traceback.has_head and traceback.is_last
+            if traceback.frames and not traceback.is_ignored
+        ]
+        return max(begun, key=lambda item: item[1], default=None)
 
     def _other(self, writer: str, traceback: _Open, text: str) -> Raised | None:
         """A line of source, the exception, or another text."""
@@ -122,9 +151,10 @@ class Tracebacks:
         prefix = ""
         if traceback.prefix and _shape(text[: traceback.length]) == traceback.prefix:
             prefix, text = text[: traceback.length], text[traceback.length :]
-        if traceback.since == 1 and traceback.frames and text[:4].isspace():
+        if traceback.since == 1 and traceback.frames and text[:3].isspace():
             self.is_source = True
             traceback.source = text.strip()
+        traceback.is_last &= not text.strip() or text[:1].isspace()
         if traceback.since > _MOST_LINES and not text.startswith(("│", "|", "╰")):
             del self._open[writer]
         if not traceback.frames or text[:1].isspace() or not _RAISED.match(text):
@@ -163,4 +193,5 @@ def _shape(text: str) -> str:
 
 def _writer(launcher: str) -> str:
     """A process by its prefix: its rank and number count, times and places in files do not."""
-    return re.sub(r"\d\d[-/]\d\d[ T]|[\d:]{8,15}(?:[.,]\d{1,9})?|\.py:\d{1,6}", "", launcher)
+    mark = re.sub(r"\d\d[-/]\d\d[ T]|[\d:]{8,15}(?:[.,]\d{1,9})?|\.py:\d{1,6}", "", launcher)
+    return mark.rstrip()  # torchrun's has no space behind it: a call's indentation looks like one

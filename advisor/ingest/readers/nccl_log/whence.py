@@ -56,7 +56,7 @@ _IN_TEXT = (
         rf"^(?:\[\d{{9,11}}\.\d{{1,9}}\] )?\[{_HOST}:\d{{1,9}}(?::\d{{1,9}}){{0,2}}\] "
         r"(?: {0,30}\w{1,60}\.(?:c{1,2}|h):\d|\[\[\d{1,9},)"
     ),
-    re.compile(rf"\bWorker IP address: {_HOST}"),
+    re.compile(rf"\b(?:Worker IP|Owner Ip) address: {_HOST}"),
     # What a program says itself: its host, its address, its pod. Names of hosts have a number.
     re.compile(
         rf"\b(?:on|from|at) (?:host|node|machine|worker|instance|server):? ['\"]?{_NUMBERED}"
@@ -148,6 +148,8 @@ class Around:
             else:
                 self._rank = int(found[2])
             self._left = _REPORT_LINES
+        elif "traceback : Traceback" in text:  # of the report's process
+            self._left = _TRACEBACK_LINES
         elif "Scheduler hit" in text and (found := _SCHEDULER.search(text[:_LONGEST])):
             self._host, self._rank, self._left = None, int(found[1]), _TRACEBACK_LINES
 

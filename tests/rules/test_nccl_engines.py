@@ -47,6 +47,7 @@ SAID = [
     ("cancelled", "W0117 10:14:46 26 torch/distributed/elastic/agent/server/api.py:704] Received "
      "Signals.SIGINT death signal, shutting down workers"),
     ("mpi-fabric", "x43 1727: Abort(203549327) on node 1727: Fatal error in internal_Get: Other"),
+    ("pmix-lock", "[node25:368977] PMIX ERROR: ERROR in file gds_ds12_lock_pthread.c at line 168"),
     ("container-folder", "srun: error: pyxis: mount source must be a relative path"),
     ("node-failure", "Owner worker exit type: SYSTEM_ERROR Worker exit detail: Owner's node has "
      "crashed."),
@@ -60,14 +61,7 @@ def test_what_queues_engines_and_kernel_libraries_print_is_of_its_entry(
     assert named(text, is_warning=False) == entry
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        # What Open MPI's PMIx says of a lock file that it does without.
-        "[node25:368977] PMIX ERROR: ERROR in file gds_ds12_lock_pthread.c at line 168",
-        # A loop of the shell's own that a script ends.
-        "run.sh: line 151: 107629 Killed                  ( while true; do",
-    ],
-)
-def test_what_a_job_goes_on_after_kills_no_rank(text: str) -> None:
-    assert named(text, is_warning=False) is None
+def test_a_loop_of_the_shells_own_is_no_rank() -> None:
+    killed = "run.sh: line 151: 107629 Killed                  ( "
+    assert named(f"{killed}while true; do", is_warning=False) is None
+    assert named(f"{killed}python3 train.py )", is_warning=False) == "rank-killed"

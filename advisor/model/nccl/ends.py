@@ -70,8 +70,8 @@ def ended_by(signal: int) -> End:
         rf"\*\*\* {number.name} received|\({number.name}\)",
         rf"(?i:\bsignal): {{0,2}}{said}",
         rf"{said} {{1,20}}\(core dumped|(?:^|[\])%]){said}\s{{0,3}}$|Fatal Python error: {said}",
-        # Of the shell's own, a list in parentheses, it tells nothing of a rank.
+        # A loop of the shell's own is no rank.
         rf"`{said}` is detected|: (?:line|task) \d{{1,7}}: {{1,4}}(?:\d{{1,9}} {{1,2}})?{said}"
-        r"(?! {1,40}\( )",
+        r"(?! {1,40}\( (?:while|until|for|sleep) )",
     )
     return End("|".join(forms), (*_SIGNS, number.name, words[1:]))

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from advisor import api
-from tests.support.read_once import reading_once
+from tests.support import read_once, stores_again
 
 # Machines are noisy and imports slow: examples are bounded in number, never in time. The same
 # examples every time: a check must not fail by chance; benchmarks/fuzz looks for new ones.
@@ -59,5 +58,6 @@ def _recordings_are_read_once(tmp_path_factory: pytest.TempPathFactory) -> Itera
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent  # of this test run, and of all its workers
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "_read", reading_once(folder / "read-once"))
+        stores_again.reuse(patch)
+        read_once.keep(patch, folder / "read-once")
         yield

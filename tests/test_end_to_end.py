@@ -10,34 +10,25 @@ from typing import Any
 
 import pytest
 
+from tests.support.command import advisor
+
 pytest.importorskip("torch", reason="needs the [profile] extra")
 pytest.importorskip("nvtx", reason="needs the [profile] extra")
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def advisor(*args: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command line as a user does."""
-    return subprocess.run(
-        [sys.executable, "-m", "advisor", *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=cwd,
-        check=False,
-    )
-
-
 def record_and_diagnose(folder: Path, *flags: str) -> dict[str, Any]:
-    profiled = advisor(
-        *("profile", ROOT / "workloads/gpt2.yaml", "-o", folder / "run", "--steps", "10"),
-        *("--set", "timed_steps=0", *flags),
-    )
+    command = [sys.executable, "-m", "advisor", "profile", str(ROOT / "workloads/gpt2.yaml")]
+    profiled = subprocess.run(
+        [*command, "-o", folder / "run", "--steps", "10", "--set", "timed_steps=0", *flags],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
     assert profiled.returncode == 0, profiled.stderr
     findings = folder / "findings.json"
     done = advisor(
         "diagnose", folder / "run", "--store", folder / "run.duckdb", "--format", "json",
-        "-o", findings,
+        "-o", findings, cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return dict(json.loads(findings.read_text()))

@@ -20,6 +20,7 @@ from advisor.cli._main import _root
 from advisor.errors import AdvisorError
 from advisor.ingest import scanner_library as library
 from advisor.store.store import Store
+from tests.support.command import advisor
 
 CONTEXT = click.Context(_root, info_name="advisor")
 COMMANDS = _root.list_commands(CONTEXT)  # type: ignore[attr-defined]
@@ -91,13 +92,9 @@ def test_settings_file_gives_defaults_and_flags_beat_it(tmp_path: Path, fixtures
     run = fixtures_dir / "gpt2-tiny-ddp-2"
 
     def diagnose(*flags: str) -> str:
-        return subprocess.run(
-            [sys.executable, "-m", "advisor", "diagnose", str(run), *flags],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        done = advisor("diagnose", run, *flags, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     assert "schema_version" in json.loads(diagnose())
     assert "VERDICT" in diagnose("--format", "text")

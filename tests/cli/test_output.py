@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from advisor.cli._output import plan_outputs, use_color
 from advisor.errors import AdvisorError
+from tests.support.command import advisor
 from tests.support.marks import long
 
 
@@ -109,10 +109,10 @@ def test_colour_goes_where_it_is_asked_for(
 ) -> None:
     """GIVEN a pipe or a file THEN there are escapes in it only with --color always."""
     report = tmp_path / "report.txt"
-    command = [sys.executable, "-m", "advisor", "diagnose", "-q", "--color", choice,
-               str(fixtures_dir / "gpt2-tiny-ddp-2-slow-rank"),
-               *(["-o", str(report)] if to_file else [])]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    recording = fixtures_dir / "gpt2-tiny-ddp-2-slow-rank"
+    place = ["-o", report] if to_file else []
+    done = advisor("diagnose", "-q", "--color", choice, recording, *place, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     text = report.read_text(encoding="utf-8") if to_file else done.stdout
     assert "VERDICT" in text
     assert ("\x1b[" in text) == coloured

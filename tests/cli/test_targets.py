@@ -22,9 +22,8 @@ from tests.support.marks import long
 
 
 def _forms(*names: str) -> list[object]:
-    """One that is read whole and one by its first line; in full the others too."""
-    quick = ("html", "text")
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+    """One that is read whole and one by its first line; at length the others too."""
+    return [name if name in ("html", "text") else long(name)[0] for name in names]
 
 
 def _trace(place: Path) -> Path:

@@ -85,6 +85,7 @@ def test_a_value_that_python_cannot_convert_is_told_in_our_words(kept: Path, val
     assert what_fails(ValueError()) in told.value.message
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_every_rule_parsed(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = sorted(shipped("rules").glob("*.yaml"))
     truth = [parsed(file.read_text(encoding="utf-8")) for file in files]

@@ -92,7 +92,7 @@ def test_a_probe_of_the_links_leaves_no_such_doubt(fixtures_dir: Path) -> None:
     assert report.verdict.reason != "clocks"
 
 
-@pytest.mark.parametrize("use", ["other", "none", "few", "part"])
+@pytest.mark.parametrize("use", ["other", *long("none", "few", "part")])
 def test_a_probe_that_is_not_of_all_these_hosts_leaves_it(fixtures_dir: Path, use: str) -> None:
     report = shifted(fixtures_dir / "lab-ddp-slow-link", ONE_HOST, USE.format(use))
     assert report.verdict.reason == "clocks"
@@ -124,7 +124,7 @@ def test_where_little_is_exposed_the_doubt_stands_below_the_numbers(fixtures_dir
     assert "link-may-hide" in [note.code for note in report.runs[0].caveats]
 
 
-@pytest.mark.parametrize("by_ns", [{}, ONE_HOST], ids=["none", "one"])
+@pytest.mark.parametrize("by_ns", [*long({}), ONE_HOST], ids=["none", "one"])
 def test_what_is_hidden_raises_no_doubt(fixtures_dir: Path, by_ns: Mapping[int, int]) -> None:
     report = shifted(fixtures_dir / "lab-ddp-hidden-communication", by_ns)
     assert report.verdict.cause == "healthy"
@@ -153,7 +153,7 @@ def test_clocks_that_are_seconds_apart_are_said_as_well(fixtures_dir: Path) -> N
     "change",
     [
         "UPDATE rank SET clock_residual_ns = 40000000",
-        "UPDATE rank SET clock_offset_ns = CASE WHEN rank = 1 THEN 250000 ELSE 0 END",
+        *long("UPDATE rank SET clock_offset_ns = CASE WHEN rank = 1 THEN 250000 ELSE 0 END"),
     ],
     ids=["the fit leaves as much open", "too small for such a link"],
 )

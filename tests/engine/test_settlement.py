@@ -111,7 +111,7 @@ def test_settings_are_no_time() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", thinned(FIXTURES, 6), ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", thinned(FIXTURES, 12), ids=lambda path: path.name)
 def test_all_claims_of_a_recording_are_no_more_than_its_step(folder: Path) -> None:
     try:
         run = advisor.load(folder)

@@ -9,13 +9,14 @@ import pytest
 import advisor.api as advisor
 from benchmarks.gpulab import run
 from benchmarks.gpulab.job import Job
+from tests.support.marks import long
 
 JOB = Job(hosts=4, per_host=2, layers=4, steps=5, torch="2.9", nccl="2.27.7")
 SLOWER = ((2, 1.08), (3, 1.08))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("slower", "late"), [(SLOWER, [2, 3]), ((), None)])
+@pytest.mark.parametrize(("slower", "late"), [(SLOWER, [2, 3]), *long(((), None))])
 def test_a_host_a_little_slower_in_each_of_four_steps(
     tmp_path: Path, slower: tuple[tuple[int, float], ...], late: list[int] | None
 ) -> None:

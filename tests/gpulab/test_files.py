@@ -143,6 +143,7 @@ def test_a_seed_has_what_the_issue_asks_for() -> None:
     assert plans == cases.plans(2)
 
 
+@pytest.mark.slow
 def test_the_truth_is_what_the_fault_costs(tmp_path: Path) -> None:
     plan = next(plan for plan in cases.plans(1) if plan.kind == "loader-all")
     case = make.make_case(plan, tmp_path)

@@ -43,6 +43,7 @@ def no_warnings() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_store_gives_the_findings_of_its_traces(ingested: Path, truth: tuple[str, int]) -> None:
     with advisor.load(ingested) as run:
         assert (run.report.verdict.title, len(run.collectives())) == truth

@@ -14,7 +14,7 @@ import pytest
 
 from advisor.ingest.readers.kineto.lost_bytes import ESTIMATED
 from advisor.store.store import Store
-from tests.support.marks import long
+from tests.support.marks import long, thinned
 from tests.support.traces import LAYOUTS, event, one_line, read
 
 _MANY = 1500
@@ -81,7 +81,7 @@ def test_a_tail_of_zeros_is_estimated_by_the_events_before(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("layout", thinned(LAYOUTS.values(), 3), ids=LAYOUTS)
 def test_overwritten_text_counts_as_many_events_as_stood_there(
     tmp_path: Path, layout: Callable[..., str]
 ) -> None:

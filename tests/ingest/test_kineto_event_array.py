@@ -11,6 +11,7 @@ import pytest
 from advisor.ingest.readers import kineto
 from advisor.ingest.readers.kineto.beginning import is_list_of_events
 from advisor.ingest.source import HEAD_BYTES, Source
+from tests.support.marks import long
 from tests.support.traces import dropped, event, names, read
 
 _COUNT = 20
@@ -49,7 +50,7 @@ _LISTS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("events", _LISTS.values(), ids=_LISTS)
-@pytest.mark.parametrize("indent", [None, 1], ids=["line", "indented"])
+@pytest.mark.parametrize("indent", [None, *long(1)], ids=["line", "indented"])
 def test_a_bare_array_is_read_like_a_field(
     tmp_path: Path, events: list[Any], indent: int | None
 ) -> None:

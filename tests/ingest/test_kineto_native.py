@@ -29,7 +29,7 @@ from advisor.ingest.scanner_library import library, missing
 from advisor.store.store import Store
 from benchmarks.fuzz import sanitized
 from benchmarks.fuzz.differential import Differential
-from tests.support.marks import thinned
+from tests.support.marks import long, thinned
 from tests.support.traces import event, kineto, notes, one_line, read
 
 NATIVE = Path(pipeline.__file__).parent
@@ -93,6 +93,7 @@ def test_our_recordings(folder: Path, monkeypatch: pytest.MonkeyPatch, *, lean: 
     assert not any(left)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "folder",
     ["dlrm_8xV100", "ddp_2xA100_metadata", "ddp_8xMI300", "cuda_sync_alexnet", "cpu_only_rank34"],
@@ -115,7 +116,7 @@ def _irregular(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("layout", [kineto, one_line])
-@pytest.mark.parametrize("every", [1, 7, 900])
+@pytest.mark.parametrize("every", [1, *long(7), 900])
 def test_irregular_chunks_go_through_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Any, every: int
 ) -> None:
@@ -334,6 +335,7 @@ def test_any_event_is_read_alike_or_refused(*, lean: bool, merged: bool) -> None
     assert both.refused > 100
 
 
+@pytest.mark.slow
 def test_classes_are_those_of_the_database() -> None:
     """GIVEN every category and names around the patterns THEN Python and SQL decide alike."""
     names = ["", "x", "éncclFoo", "_ncclX", "ncclFoo é", "gloo:x", "xgloo:x", "c10d::a", "a c10d::"]

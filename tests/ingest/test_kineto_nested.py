@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.marks import long
+from tests.support.marks import long, thinned
 from tests.support.traces import LAYOUTS, dropped, event, names, read
 
 pytestmark = pytest.mark.usefixtures("both_paths")
@@ -105,7 +105,7 @@ _DAMAGE = {
 
 
 @pytest.mark.parametrize("count", [1, *long(720, 9_500)])
-@pytest.mark.parametrize("kind", _DAMAGE)
+@pytest.mark.parametrize("kind", thinned(_DAMAGE, 2))
 def test_damage_in_an_event_that_holds_event_like_objects(
     tmp_path: Path, kind: str, count: int
 ) -> None:

@@ -33,11 +33,12 @@ def _same(path: Path) -> None:
 
 
 # The process is the device here: operators are the work, and dropping them accused the innocent.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
         "lab-ddp-hidden-communication",
-        pytest.param("lab-fsdp2-slow-link", marks=pytest.mark.slow),
+        "lab-fsdp2-slow-link",
         *long("lab-pp-few-micro-batches"),
     ],
 )

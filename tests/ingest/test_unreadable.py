@@ -19,6 +19,7 @@ from advisor.ingest.source import Source
 from advisor.ingest.unknown import why_unknown
 from advisor.store.store import Store
 from tests.ingest.readers.test_nsys import export
+from tests.support.marks import long
 
 _CUT_TREE = '<system version="1">\n <cpu numaid="0" arch="x86_64" vendor="GenuineIntel"'
 
@@ -102,7 +103,7 @@ def test_a_folder_of_pointers_says_what_is_missing(tmp_path: Path) -> None:
     assert "lfs pull" in caught.value.hint
 
 
-@pytest.mark.parametrize("size", [20, 99, 100, 5_000, 8_192])
+@pytest.mark.parametrize("size", [*long(20, 99), 100, *long(5_000), 8_192])
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_database_that_is_shorter_than_it_says_is_called_cut(
     tmp_path: Path, size: int, *, packed: bool

@@ -20,6 +20,7 @@ def run() -> Iterator[api.Run]:
         yield loaded
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_the_store(run: api.Run) -> None:
     found = figures(run)
     steps = run.steps()

@@ -32,6 +32,7 @@ def test_gradients_have_the_size_of_their_parameters(waits):
         assert parameter.grad.abs().sum() > 0
 
 
+@pytest.mark.slow
 def test_forward_and_backward_wait_for_their_own_time(waits):
     layer = EmulatedLayer([4], forward_ns=10, backward_ns=20)
     layer(torch.ones(1, requires_grad=True)).sum().backward()

@@ -79,6 +79,7 @@ def test_truths_come_from_the_files_beside_the_recordings(shared_data: Path) -> 
     assert table.gain_ns == pytest.approx(329e6, rel=0.01)
 
 
+@pytest.mark.slow
 def test_one_step_of_dlrm_names_the_late_rank_and_says_that_it_is_one_step(
     shared_data: Path,
 ) -> None:

@@ -108,7 +108,7 @@ def by_host(store: Store, seed: int, most_ms: float) -> dict[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "most_ms"), [(1, 5.0), *long((1, 0.5), (2, 5.0), (4, 5.0), (1, 10.0)), (1, 5000.0)]
+    ("seed", "most_ms"), [*long((1, 0.5), (1, 5.0), (2, 5.0), (4, 5.0), (1, 10.0)), (1, 5000.0)]
 )
 def test_a_recorded_slow_link_shows_with_all_clocks_shifted(
     fixtures_dir: Path, seed: int, most_ms: float

@@ -218,6 +218,7 @@ def test_alexnet_has_the_path_of_another_tool(shared_data: Path) -> None:
     assert longest == [("cudaMalloc", us) for us in (11_592, 8_551, 8_275, 3_107)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["ddp_2xA100_metadata", "ddp_8xMI300", "nsys_2gpu"])
 def test_the_path_covers_the_step_without_a_gap(shared_data: Path, folder: str) -> None:
     store = Store.create()

@@ -16,6 +16,7 @@ from advisor.metrics.derive import derive
 from advisor.metrics.links.attribution import homes
 from tests.metrics.nccl_rings import Ask, Fabric, recording, world
 from tests.metrics.support import store_of
+from tests.support.marks import long
 
 pytestmark = pytest.mark.slow
 
@@ -91,7 +92,7 @@ def test_a_host_that_two_ways_lead_to_that_are_known_as_well() -> None:
     assert [found[rank].offset_ns for rank in range(4)] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e6, 20e6])
+@pytest.mark.parametrize("offset", [*long(0.0, 1e6), 20e6])
 def test_the_stagger_of_a_slow_nic_is_no_clock(offset: float) -> None:
     fabric = Fabric(2, 4, sends={1: 0.4})
     asks = [Ask("all_reduce", world(fabric), size) for size in (20_000_000, 8_000_000, 3_000_000)]

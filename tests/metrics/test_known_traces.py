@@ -11,6 +11,8 @@ from advisor.metrics import derive
 from advisor.store.store import Store
 from tests.metrics.support import load_trace, store_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def dlrm(shared_data: Path) -> Store:

@@ -68,9 +68,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize(
-    "way", ["sending", *(pytest.param(way, marks=pytest.mark.slow) for way in list(WAYS)[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [*long("sending", "receiving"), "sending and receiving"])
 def test_a_probe_tells_which_way_a_host_is_slow(tmp_path: Path, way: str) -> None:
     slow, direction = WAYS[way]
     row, finding, _ = place(FIXTURE, directed(tmp_path / "probe.json", slow, HOSTS))
@@ -195,7 +194,7 @@ def test_a_probe_that_finds_links_alike_takes_the_alarm_back(tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "hosts",
-    [["vm"] * 4, [f"other-{number}" for number in range(4)], [*HOSTS[:3], "other"]],
+    [*long(["vm"] * 4, [f"other-{number}" for number in range(4)]), [*HOSTS[:3], "other"]],
     ids=["one-machine", "others", "one-other"],
 )
 @pytest.mark.parametrize("slow", [None, *long(1, 2)])

@@ -24,7 +24,7 @@ from tests.metrics.nccl_rings import (
     world,
 )
 from tests.metrics.support import store_of
-from tests.support.marks import long
+from tests.support.marks import long, slow
 
 MB = 1_000_000
 
@@ -61,7 +61,7 @@ def hsdp(fabric: Fabric) -> list[Ask]:
             Ask("all_reduce", across(fabric), 20 * MB)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("plan", "offset"), [*long((ddp, 0.0)), (fsdp, 1e6), (hsdp, 1e6)])
+@pytest.mark.parametrize(("plan", "offset"), [*long((ddp, 0.0)), *slow((fsdp, 1e6)), (hsdp, 1e6)])
 def test_healthy_links_name_nothing(plan: Any, offset: float) -> None:
     fabric = Fabric(2, 4)
     assert rows(fabric, plan(fabric), offsets={1: offset}, seed=2) == []
@@ -126,6 +126,7 @@ def test_a_first_look_by_a_few_calls_leaves_the_right_location(
     assert (found["kind"], found["src"], found["direction"]) == ("rank", 5, "both")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slow", "late"), [((4, 5, 6, 7), {}), ((), {5: 2.0}), ((), {})])
 def test_long_rings_are_simulated_as_their_ranks_came(
     monkeypatch: pytest.MonkeyPatch, slow: tuple[int, ...], late: dict[int, float]

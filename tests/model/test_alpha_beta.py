@@ -18,6 +18,7 @@ def times(alpha_ns: float, beta: float, k: float, m: float, noise: float) -> np.
     return exact * (1 + noise * generator.standard_normal(len(SIZES)))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.floats(500, 50_000), st.floats(0.005, 8.0), st.sampled_from([2, 4, 8, 64]))
 def test_known_cost_is_found_within_its_interval(alpha: float, beta: float, ranks: int) -> None:

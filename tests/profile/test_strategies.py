@@ -56,13 +56,15 @@ ON_FOUR_RANKS = {
     "pp": {},
     "pp-gpipe": {},
     "pp-interleaved+ddp": {},
-    "pp+ddp": {},
     "pp+fsdp2": {},
+    "dp+tp": {},
+    "fsdp2+tp-sp": {},
+}
+COMBINED = {
+    "pp+ddp": {},
     "pp-gpipe+zero1": {},
     "pp-interleaved+fsdp2-zero2": {},
     "pp+tp": {},
-    "dp+tp": {},
-    "fsdp2+tp-sp": {},
 }
 OPTIONS = {
     "ddp small buckets": {"strategy": "ddp", "bucket_cap_mb": 0.02},
@@ -90,11 +92,13 @@ OF_LLAMA = {
     "llama pp+fsdp2": {"strategy": "pp+fsdp2", "model": LLAMA},
 }
 OF_EXPERTS = {
+    "moe ep": {"strategy": "ep", "model": MOE},
+    "moe ep+fsdp2": {"strategy": "ep+fsdp2", "ep": 2, "model": MOE},
+}
+MORE_OF_EXPERTS = {
     "moe ddp": {"strategy": "ddp", "model": MOE},
     "moe pp": {"strategy": "pp", "model": MOE},
-    "moe ep": {"strategy": "ep", "model": MOE},
     "moe ep with replicas": {"strategy": "ep", "ep": 2, "model": MOE},
-    "moe ep+fsdp2": {"strategy": "ep+fsdp2", "ep": 2, "model": MOE},
 }
 IN_BF16 = {
     "ddp bf16": {"strategy": "ddp", "precision": "bf16"},
@@ -109,7 +113,7 @@ IN_BF16 = {
 ON_EIGHT_RANKS = {"pp+ddp+tp": {}, "pp+fsdp2+tp-sp": {}, "hsdp+tp": {}}
 TOGETHER: dict[str, tuple[int, dict[str, dict[str, Any]]]] = {
     "strategies": (4, ON_FOUR_RANKS | OF_EXPERTS),
-    "options": (4, OPTIONS | OF_LLAMA | IN_BF16),
+    "options": (4, COMBINED | OPTIONS | OF_LLAMA | MORE_OF_EXPERTS | IN_BF16),
     "eight": (8, ON_EIGHT_RANKS),
 }
 """What is trained at once: the number of ranks, and the cases."""

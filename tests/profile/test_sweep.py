@@ -39,7 +39,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_memory_that_runs_out_is_a_row_and_ends_the_sweep(tmp_path: Path) -> None:
     # 200,000 sequences of 16 tokens are 820 MB of activations in every layer; the limit is 500.
     done = run(tmp_path, "--sweep-micro-batch", "2,200000,1000000", "--memory-limit", "500")

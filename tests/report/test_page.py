@@ -210,6 +210,7 @@ def test_equal_input_gives_equal_bytes(page: str) -> None:
         assert render(make_report(), store, "html") == page
 
 
+@pytest.mark.slow
 def test_64_ranks_stay_below_210_kilobytes() -> None:
     with make_store(64, 20, calls=16) as store:
         add_everything(store, 64)

@@ -9,6 +9,7 @@ import pytest
 from advisor import api
 from advisor.engine.catalogue import load_catalogue
 from advisor.engine.sandbox import Sandbox
+from tests.support.marks import long
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 RULES = [rule for rule in load_catalogue()[0] if rule.candidates]
@@ -18,7 +19,7 @@ RULES = [rule for rule in load_catalogue()[0] if rule.candidates]
     "recording",
     ["gpt2-tiny-ddp-2-slow-rank", "lab-ddp-unused-parameter-scan", "lab-zero1-pauses"],
 )
-@pytest.mark.parametrize("ease", [1.0, 0.01])
+@pytest.mark.parametrize("ease", [1.0, *long(0.01)])
 def test_nothing_is_found_where_there_is_no_candidate(recording: str, ease: float) -> None:
     left_out = 0
     with api.load(FIXTURES / recording) as run, Sandbox(run.store, "run") as sandbox:

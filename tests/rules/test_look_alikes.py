@@ -14,6 +14,7 @@ from advisor.findings import FindingsReport
 from advisor.ingest import ingest
 from advisor.store import Store
 from tests.rules.test_real import BLAME, report_of, urgent
+from tests.support.marks import long
 
 BELOW = {"bandwidth-below-expected", "benchmark-below-limit"}
 # All stands still at one moment: what was under way lasts longer, the rest is later.
@@ -35,7 +36,7 @@ def middle_of_first_step(folder: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt2-tiny-ddp-2", "lab-ddp-compute-bound"])
+@pytest.mark.parametrize("name", ["gpt2-tiny-ddp-2", *long("lab-ddp-compute-bound")])
 def test_a_long_first_step_is_a_warm_up(fixtures_dir: Path, name: str) -> None:
     """Ten times as long as the others, as a compiling or autotuning first step is."""
     folder = fixtures_dir / name

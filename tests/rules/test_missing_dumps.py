@@ -8,6 +8,8 @@ import pytest
 
 from tests.rules.test_real import report_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("folder", "lost"),

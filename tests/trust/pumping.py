@@ -7,6 +7,7 @@ it, then many copies of what it repeats, then a character that fits nowhere.
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from typing import Any
 
 LENGTH = 15_000
 _UNBOUNDED = 64
+_EXAMPLES = 4 if os.environ.get("ADVISOR_TEST_EXAMPLES") == "long" else 2
+"""Of what a repeat repeats."""
 _ENDS = ("\x00", "!", "\n\x00")
 _COMMON = " \t0a.-:/_,=\"'[](){}|#\\<>"
 
@@ -52,7 +55,7 @@ def _repeats(tree: Any, prefix: str, rng: random.Random) -> Iterator[tuple[str, 
         if op in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
             _, most, inner = value
             if most >= _UNBOUNDED:
-                for _ in range(4):
+                for _ in range(_EXAMPLES):
                     unit = _example(inner, rng)
                     if unit:
                         yield prefix, unit

@@ -132,7 +132,7 @@ def test_killed_at_any_moment(resumes: bool, finished: Path, tmp_path: Path) -> 
     goes_on(tmp_path, left)
 
 
-@pytest.mark.parametrize("kept", [*long(1), FIRST_BASELINES, *long(6)])
+@pytest.mark.parametrize("kept", long(1, FIRST_BASELINES, 6))
 def test_ended_after_any_trial(kept: int, finished: Path, tmp_path: Path) -> None:
     """GIVEN a sweep that ended between two trials, up to the middle of a first confirmation round
     THEN what goes on runs what was left, and a baseline more where its own sitting needs one."""
@@ -185,8 +185,8 @@ def _limit(kind: int, most: int) -> Callable[[], None]:
 @pytest.mark.parametrize(
     ("kind", "most", "words"),
     [
-        (resource.RLIMIT_FSIZE, 4_000, "too large"),
-        (resource.RLIMIT_NOFILE, 12, "too many open files"),
+        *long((resource.RLIMIT_FSIZE, 4_000, "too large")),
+        *long((resource.RLIMIT_NOFILE, 12, "too many open files")),
         (resource.RLIMIT_AS, 600 << 20, "memory"),
     ],
     ids=["quota of a file", "no descriptors", "no memory"],
@@ -272,6 +272,7 @@ def test_closed_streams(redirected: str, finished: Path, tmp_path: Path) -> None
     is_whole(tmp_path)
 
 
+@pytest.mark.long
 def test_nobody_reads_what_is_printed(finished: Path, tmp_path: Path) -> None:
     cut(finished, tmp_path, _TRIALS)
     reader, writer = os.pipe()

@@ -59,6 +59,7 @@ def run(folder: Path, space: str, *arguments: str) -> Result:
     )
 
 
+@pytest.mark.slow
 def test_a_space_of_nccl_alone_is_ranked_by_the_model_and_nothing_is_called_measured(
     tmp_path: Path, trials: list[str]
 ) -> None:

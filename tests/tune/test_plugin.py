@@ -266,6 +266,7 @@ def _load_in_another_process(library: Path, config: Path) -> tuple[int, str]:
     return int(done.stdout), done.stderr
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_mistakes_stop_the_job_and_name_their_lines(library: Path, tmp_path: Path) -> None:
     config = tmp_path / "rules.csv"

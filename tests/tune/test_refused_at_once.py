@@ -54,6 +54,7 @@ def test_a_device_that_is_missing_is_refused(
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_a_workload_that_does_not_run_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from advisor.ingest.readers.flight_recorder.dump import parse_dump, rank_of
 from advisor.ingest.readers.flight_recorder.unpickle import unpickle
 from advisor.ingest.source import ReadContext, Source
 from advisor.store.store import Store
+from tests.support.marks import long
 
 
 def entry(seq: int, **changes: Any) -> dict[str, Any]:
@@ -197,7 +198,7 @@ def test_shared_references_cost_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("protocol", [*long(2), 4])
 def test_a_cut_pickle_keeps_its_finished_entries(protocol: int) -> None:
     """GIVEN a dump cut anywhere THEN entries come back in order, whole, and never more."""
     many = {**DUMP, "entries": [entry(seq) for seq in range(50)]}

@@ -146,6 +146,7 @@ def test_calls_of_another_cluster_of_the_kind_come_out_right() -> None:
     assert share(found[True]) >= 0.7
 
 
+@pytest.mark.slow
 def test_what_the_calls_were_told_to_take_is_fitted_as_such(tmp_path: Path) -> None:
     """Two p4d over EFA with NCCL_ALGO=RING: the bandwidth is that of rings, half of trees'."""
     (table,) = [table for table in TABLES if table["id"] == "a100x16-p4d"]

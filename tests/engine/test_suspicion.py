@@ -55,9 +55,9 @@ def verdict_with(
 UNSURE = "4000000 AS savings_ns, 2000000 AS savings_low_ns, 'info' AS severity"
 
 
-def test_a_gain_under_the_noise_is_probable_only(tmp_path: Path) -> None:
+def test_a_paired_gain_under_the_noise_of_steps_is_as_sure_as_its_rule(tmp_path: Path) -> None:
     verdict = verdict_with(tmp_path, UNSURE, apart=2_000_000)
-    assert (verdict.kind, verdict.cause) == ("probable", "mine")
+    assert (verdict.kind, verdict.cause) == ("sure", "mine")
     assert verdict.savings_ns == 4_000_000
     assert verdict.values["probability"] == pytest.approx(calibration().rate("mine"))
     assert verdict.next_steps == ["do it", "Prove it: look again"]

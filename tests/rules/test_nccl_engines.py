@@ -46,6 +46,7 @@ SAID = [
     ("stopped", "torch.distributed.elastic.multiprocessing.api.SignalExcep"),
     ("cancelled", "W0117 10:14:46 26 torch/distributed/elastic/agent/server/api.py:704] Received "
      "Signals.SIGINT death signal, shutting down workers"),
+    ("exit-usage", "usage: train_diffusion.py [-h] [--config CONFIG] [--local_rank LOCAL_RANK]"),
     ("mpi-fabric", "x43 1727: Abort(203549327) on node 1727: Fatal error in internal_Get: Other"),
     ("pmix-lock", "[node25:368977] PMIX ERROR: ERROR in file gds_ds12_lock_pthread.c at line 168"),
     ("container-folder", "srun: error: pyxis: mount source must be a relative path"),

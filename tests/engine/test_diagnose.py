@@ -252,3 +252,16 @@ def test_the_moment_of_a_slow_link_is_a_call_of_its_own_rank() -> None:
     (slow,) = [item for item in found if item.rule == "slow-ring-link"]
     assert slow.evidence.window is not None
     assert slow.evidence.window.call_ids == [1]
+
+
+def test_a_benchmark_of_unknown_ranks_asks_for_them() -> None:
+    rows = [
+        {"tool": "osu", "op": "all_reduce", "bytes": size, "time_us": us, "algbw_gbps": gbps}
+        for size, us, gbps in [(8, 28.3, 0.0), (64_000_000, 5_800.0, 11.0)]
+    ]
+    store = store_of(ranks=0, tables={"bench": rows})
+    insert_rows(store.con, "bench_curve", curve_rows(store.con, RUN))
+    verdict = diagnose(store).verdict
+    assert (verdict.reason, verdict.values["best_gbps"]) == ("benchmark", 11.0)
+    assert verdict.values["lacks_ranks"]
+    assert "mpirun -np" in verdict.next_steps[0]

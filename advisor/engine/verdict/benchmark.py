@@ -12,9 +12,12 @@ SELECT * FROM bench_curve WHERE tool <> 'inspector'
 ORDER BY op <> 'all_reduce', best_gbps DESC, op, source
 """
 _POINTS = """
-SELECT bytes, max(busbw_gbps) AS busbw, min(time_us) AS time_us FROM bench
+SELECT bytes, max(coalesce(busbw_gbps, algbw_gbps)) AS busbw, min(time_us) AS time_us,
+  bool_or(busbw_gbps IS NOT NULL) AS is_bus
+FROM bench
 WHERE op = $op AND source IS NOT DISTINCT FROM $source AND tool = $tool AND src IS NULL
-  AND busbw_gbps IS NOT NULL AND time_us > 0 AND bytes > 0 GROUP BY bytes ORDER BY bytes
+  AND coalesce(busbw_gbps, algbw_gbps) IS NOT NULL AND time_us > 0 AND bytes > 0
+GROUP BY bytes ORDER BY bytes
 """
 _MACHINE = "SELECT 1 FROM topology WHERE kind = 'machine'"
 _FITS = """
@@ -30,7 +33,8 @@ class Benchmark(NamedTuple):
     which size on half of the best bandwidth is reached; ``limit_gbps``: what the links or NICs
     (``limit_by``) of its hardware allow; ``fits``: by operation the size below which a call is
     mostly latency. None where it is not known. ``lacks_hardware``: neither table nor user names
-    what it ran on."""
+    what it ran on. ``lacks_ranks``: nothing says of how many ranks it is, so that its bandwidths
+    are bytes over time and held against nothing."""
 
     op: str
     ranks: int | None
@@ -43,6 +47,7 @@ class Benchmark(NamedTuple):
     device: str | None
     fits: dict[str, float]
     lacks_hardware: bool
+    lacks_ranks: bool
 
 
 def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
@@ -54,6 +59,7 @@ def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
     points = sandbox.records(_POINTS, {key: first[key] for key in ("op", "source", "tool")})
     if not points:
         return None
+    lacks_ranks = not any(point["is_bus"] for point in points)
     return Benchmark(
         op=first["op"],
         ranks=first["ranks"],
@@ -61,11 +67,12 @@ def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
         best_bytes=first["best_bytes"],
         smallest_ns=points[0]["time_us"] * 1e3,
         half_bytes=_half_bytes([(point["bytes"], point["busbw"]) for point in points]),
-        limit_gbps=first["limit_gbps"],
+        limit_gbps=None if lacks_ranks else first["limit_gbps"],
         limit_by=first["limit_by"],
         device=first["device"],
         fits={row["op"]: row["n_star_bytes"] for row in sandbox.records(_FITS)},
         lacks_hardware=first["limit_gbps"] is None and not sandbox.records(_MACHINE),
+        lacks_ranks=lacks_ranks,
     )
 
 

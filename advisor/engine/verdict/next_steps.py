@@ -83,7 +83,9 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
             return of_finding(decision.finding)
         case "benchmark":
             assert it.benchmark is not None
-            ask = [say(STEPS, "hardware", {})] if it.benchmark.lacks_hardware else []
+            lacks = it.benchmark.lacks_ranks, it.benchmark.lacks_hardware
+            asked = zip(("ranks", "hardware"), lacks, strict=True)
+            ask = [say(STEPS, what, {}) for what, is_missing in asked if is_missing]
             return [*ask, say(STEPS, "with-traces", {})]
         case "healthy":
             look = look_at(it)

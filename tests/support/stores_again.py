@@ -2,7 +2,7 @@
 
 To open a database and to make its tables takes longer than to read most traces of tests. Only a
 database that is as it was when it was made is taken: its settings, tables and databases are
-compared, and whoever still holds the connection keeps it. Tables that had rows are made anew.
+compared, and whoever still holds the connection keeps it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from advisor.store import Store
 from advisor.store.schema import parse_schema
 
 _KEPT = 4
+_FEW_ROWS = 1_000
+"""So many are deleted in less time than their table is made anew; what is deleted takes room."""
 _FREE: dict[int, list[Any]] = {}
 """Process -> databases without rows; one that was forked has not the threads of its parent's."""
 _HELD_HERE = 3
@@ -28,34 +30,43 @@ _HELD_HERE = 3
 
 _TABLES = "SELECT table_name, database_name, sql, estimated_size FROM duckdb_tables()"
 _VIEWS = "SELECT view_name FROM duckdb_views() WHERE NOT internal"
+_SETTINGS = (
+    *("lock_configuration", "enable_external_access", "allowed_directories", "memory_limit"),
+    *("disabled_optimizers", "preserve_insertion_order", "TimeZone"),
+)
 _OTHERS = """
-    SELECT 'setting', name, value FROM duckdb_settings() WHERE name <> 'threads'
+    SELECT 'settings', NULL, {settings}
     UNION ALL SELECT 'database', database_name, path FROM duckdb_databases()
     UNION ALL SELECT 'table', table_name, sql FROM duckdb_tables()
     UNION ALL SELECT 'meta', key, value FROM meta ORDER BY ALL
-"""
+""".format(settings=" || ".join(f"current_setting('{name}')::VARCHAR" for name in _SETTINGS))
 
 
 def reuse(patch: pytest.MonkeyPatch) -> None:
     """Have ``Store.create`` take databases in memory from stores that are gone."""
     create, close = Store.create, Store.close
     first = create()
-    made_as = {name: [*rest] for name, *rest in first.con.execute(_TABLES).fetchall()}
+    made_as = {name: (base, sql) for name, base, sql, _ in first.con.execute(_TABLES).fetchall()}
     others = first.con.execute(_OTHERS).fetchall()
     definitions = {table.name: table.definition for table in parse_schema()}
     first.close()
+    closed = first.con
     held_by: weakref.WeakKeyDictionary[Store, list[int]] = weakref.WeakKeyDictionary()
 
     def emptied(con: Any) -> bool:
         con.execute("RESET threads")
-        for (view,) in con.execute(_VIEWS).fetchall():
-            con.execute(f'DROP VIEW "{view}"')
-        there = {name: [*rest] for name, *rest in con.execute(_TABLES).fetchall()}
-        changed = {name for name, made in there.items() if made != made_as.get(name)}
-        for name in changed:
-            con.execute(f'DROP TABLE "{name}"')
-        for name in definitions.keys() - (there.keys() - changed):
-            con.execute(definitions[name])
+        work = [f'DROP VIEW "{view}"' for (view,) in con.execute(_VIEWS).fetchall()]
+        there = con.execute(_TABLES).fetchall()
+        kept = set()
+        for name, base, sql, rows in there:
+            if (base, sql) != made_as.get(name) or rows > _FEW_ROWS:
+                work.append(f'DROP TABLE "{name}"')
+                continue
+            kept.add(name)
+            if rows and name in definitions:
+                work.append(f'DELETE FROM "{name}"')
+        work += [definitions[name] for name in definitions.keys() - kept]
+        con.execute(";".join(["BEGIN", *work, "COMMIT"]))
         return bool(con.execute(_OTHERS).fetchall() == others)
 
     def give_back(con: Any, store: list[int], process: int) -> None:
@@ -81,7 +92,7 @@ def reuse(patch: pytest.MonkeyPatch) -> None:
 
     def close_again(store: Store) -> None:
         if store in held_by:
-            store._con = None
+            store._con = closed
             held_by[store].clear()
         else:
             close(store)

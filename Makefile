@@ -48,7 +48,7 @@ check-text:
 check-rules:
 	$(BIN)/advisor rules --test
 
-PYTEST := $(BIN)/pytest --dist worksteal -n
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 # test-all has test run first, unless it has passed for every file as it is now.
 PASSED  := build/test.passed
 READ    := advisor rules workloads tests fixtures benchmarks docs $(wildcard *.toml *.txt *.yml *.py *.md) Makefile
@@ -57,17 +57,17 @@ CHANGED = find $(READ) -newer $(PASSED) -type f ! -path '*/__pycache__/*' ! -nam
 test: ## format, lint, types, layers, rule examples, units, a real recording (in minutes)
 	@mkdir -p build && rm -f $(PASSED) && touch build/test.begun
 	@$(MAKE) --no-print-directory check
-	$(PYTEST) 2 -m 'not slow and not chromium and not long'
+	$(PYTEST) -m 'not slow and not chromium and not long'
 	@mv build/test.begun $(PASSED)
 
 test-all: ## test, and processes, Chromium, Ray, wheels, strategies, documentation
 	@test -e $(PASSED) && test -z "$$($(CHANGED))" || $(MAKE) --no-print-directory test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	$(PYTEST) 3 -m '(slow or chromium) and not long'  # a fifth of their time they wait
+	$(PYTEST) -m '(slow or chromium) and not long'
 
 # Counting coverage costs a quarter of the time: here alone, of these and the quick tests.
 test-long: $(VENV)/.developed ## what shows more of the same, and coverage: before a release, and beside make fuzz
-	ADVISOR_TEST_EXAMPLES=long $(PYTEST) 2 --cov=advisor --cov-report=term:skip-covered \
+	ADVISOR_TEST_EXAMPLES=long $(PYTEST) --cov=advisor --cov-report=term:skip-covered \
 	  -m 'long or hypothesis or not (slow or chromium)'
 
 SEED ?= $(shell date +%s)

@@ -115,7 +115,8 @@ CODES = {
     "loader-shared-memory": [-7, 135, 249],
     "segmentation-fault": [-11, 139, 245],
     "aborted": [-6, 134, 250],
-    "child-failed": [1, 3, 143, 255, -15],
+    "stopped": [-15, 143],
+    "child-failed": [1, 3, 255],
 }
 
 

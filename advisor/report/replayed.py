@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.findings import Finding
@@ -15,12 +15,13 @@ from advisor.report.gain import (
     rests_on,
     sets,
 )
-from advisor.report.tables import Row, late_together, rows
+from advisor.report.tables import Row, group_names, late_together, rows
 from advisor.store.store import Store
 from advisor.vocabulary.words import about, named_ranks, span
 
 LEAST = 0.01  # of the step: less is no gain to speak of
 GIVES = ("saves", "may-save")
+_OF_CALLS = {"without-calls", "gradient-sync", "gradient-bits"}
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,9 @@ def replayed(store: Store, run: str, findings: Sequence[Finding]) -> list[Replay
     # A rank stands for its host where that is late as a whole.
     hosts = {("without-lateness", str(rank)): own
              for rank, own in late_together(store, run).items()}  # fmt: skip
+    groups = group_names(store, run)
     changes = [
-        _of(row, hosts.get((row["setting"], row["value"]))).as_found(findings)
+        _of(row, hosts.get((row["setting"], row["value"])), groups).as_found(findings)
         for row in rows(store, "SELECT * FROM whatif WHERE run = ?", [run])
         if row["measured_step_ns"] and not row["is_current"]
     ]
@@ -176,14 +178,22 @@ def _gain_of(finding: Finding) -> tuple[float, float, float]:
     return gain if low is None else low, gain, gain if high is None else high
 
 
-def _of(row: Row, host: Sequence[int] | None) -> Replayed:
+def _value(row: Row, groups: Mapping[str | None, str]) -> str:
+    """A change's value; of calls, 'tiny all_reduce of all 8 ranks', not torch's group '0'."""
+    value: str = row["value"]
+    what, _, group = value.rpartition(" ")
+    named = row["setting"] in _OF_CALLS and what and group in groups
+    return f"{what} of {groups[group]}" if named else value
+
+
+def _of(row: Row, host: Sequence[int] | None, groups: Mapping[str | None, str]) -> Replayed:
     measured = row["measured_step_ns"]
     low, high = row["gain_low_ns"], row["gain_high_ns"]
     if low is None:  # stores of earlier releases
         low, high = (measured - (row[end] or row["step_ns"])
                      for end in ("step_high_ns", "step_low_ns"))  # fmt: skip
     return Replayed(
-        name=change_name(row["setting"], named_ranks(host) if host else row["value"]),
+        name=change_name(row["setting"], named_ranks(host) if host else _value(row, groups)),
         setting=row["setting"],
         step_ns=row["step_ns"],
         step_low_ns=measured - high if row["step_low_ns"] is None else row["step_low_ns"],

@@ -14,8 +14,10 @@ from advisor.cli.compare import command as compare
 from advisor.cli.whatif import command as whatif
 from advisor.findings import FindingsReport
 from advisor.report import summary
+from advisor.report.replayed import replayed
 from advisor.report.sections.findings import SHOWN
 from advisor.vocabulary.words import estimate
+from tests.report.support import RUN, make_store
 from tests.support.marks import long
 
 SPOKEN = ("text", "html", "markdown", "chat", "github", "junit")
@@ -113,3 +115,26 @@ def test_a_comparison_has_the_findings_gain_and_their_step_and_waiting(
         causes = other["causes"]
         assert [causes["late_rank"]] == late[0].ranks
         assert causes["late_cost_ns"] == late[0].evidence.facts["waiting_ns"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "named"),
+    [
+        ("without-calls", "tiny all_reduce 0", "all 4 ranks"),
+        ("gradient-bits", "16 all_reduce 0", "all 4 ranks"),
+        ("gradient-sync", "all_reduce", "(all_reduce)"),  # of a group that was not recorded
+    ],
+)
+def test_a_change_to_calls_names_their_group_as_users_know_it(
+    setting: str, value: str, named: str
+) -> None:
+    with make_store() as store:
+        store.con.execute(
+            "INSERT INTO whatif (run, setting, value, is_current, step_ns, step_low_ns,"
+            " step_high_ns, measured_step_ns, replayed_step_ns, extrapolates, gain_low_ns,"
+            " gain_high_ns) VALUES (?, ?, ?, false, 101, 100, 102, 100, 100, false, -2, -1)",
+            [RUN, setting, value],
+        )
+        names = [it.name for it in replayed(store, RUN, []) if it.setting == setting]
+    assert [named in name for name in names] == [True]
+    assert not any(name.rstrip(")").endswith(" 0") for name in names)

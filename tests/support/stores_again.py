@@ -20,13 +20,12 @@ import pytest
 from advisor.store import Store
 from advisor.store.schema import parse_schema
 
-_KEPT = 4
+_KEPT = 3
 _FEW_ROWS = 1_000
 """So many are deleted in less time than their table is made anew; what is deleted takes room."""
-_FREE: dict[int, list[Any]] = {}
-"""Process -> databases without rows; one that was forked has not the threads of its parent's."""
-_HELD_HERE = 3
-"""References to a connection that nobody holds: the finalizer's, an argument's, getrefcount's."""
+_GONE: dict[int, list[Any]] = {}
+"""Process -> databases of stores that are gone; one that was forked has not the threads of its
+parent's."""
 
 _TABLES = "SELECT table_name, database_name, sql, estimated_size FROM duckdb_tables()"
 _VIEWS = "SELECT view_name FROM duckdb_views() WHERE NOT internal"
@@ -51,7 +50,7 @@ def reuse(patch: pytest.MonkeyPatch) -> None:
     definitions = {table.name: table.definition for table in parse_schema()}
     first.close()
     closed = first.con
-    held_by: weakref.WeakKeyDictionary[Store, list[int]] = weakref.WeakKeyDictionary()
+    made: weakref.WeakSet[Store] = weakref.WeakSet()
 
     def emptied(con: Any) -> bool:
         con.execute("RESET threads")
@@ -69,31 +68,34 @@ def reuse(patch: pytest.MonkeyPatch) -> None:
         con.execute(";".join(["BEGIN", *work, "COMMIT"]))
         return bool(con.execute(_OTHERS).fetchall() == others)
 
-    def give_back(con: Any, store: list[int], process: int) -> None:
-        free = _FREE.setdefault(process, [])
-        nobody = sys.getrefcount(con) == _HELD_HERE + len(store)
-        if nobody and process == os.getpid() and len(free) < _KEPT:
-            with contextlib.suppress(duckdb.Error):
-                if emptied(con):
-                    free.append(con)
+    def let_go(con: Any, process: int) -> None:
+        gone = _GONE.setdefault(process, [])
+        gone.append(con)
+        del gone[:-_KEPT]
+
+    def taken() -> Any:
+        gone = _GONE.get(os.getpid(), [])
+        for place in range(len(gone)):
+            if sys.getrefcount(gone[place]) == 2:  # of the list and of this call: nobody holds it
+                con = gone.pop(place)
+                with contextlib.suppress(duckdb.Error):
+                    return con if emptied(con) else None
+                return None
+        return None
 
     def create_again(path: Path | None = None, *, force: bool = False) -> Store:
-        free = _FREE.get(os.getpid())
-        if path is None and free:
-            store = Store(free.pop(), path=None)
-            store.may_hold_results = False
-        else:
-            store = create(path, force=force)
-        if path is None:
-            held_by[store] = [1]
-            again = weakref.finalize(store, give_back, store.con, held_by[store], os.getpid())
-            again.atexit = False
+        if path is not None:
+            return create(path, force=force)
+        con = taken()
+        store = create() if con is None else Store(con, path=None)
+        store.may_hold_results = False
+        made.add(store)
+        weakref.finalize(store, let_go, store.con, os.getpid()).atexit = False
         return store
 
     def close_again(store: Store) -> None:
-        if store in held_by:
+        if store in made:
             store._con = closed
-            held_by[store].clear()
         else:
             close(store)
 

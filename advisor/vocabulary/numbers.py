@@ -18,6 +18,9 @@ MOST_EVENT_NS = 10**15
 MOST_BYTES = 1 << 50
 """Of one message: a petabyte, four thousand times the memory of a device."""
 
+MOST_CALLS = 1 << 42
+"""Of one group: one a microsecond for fifty days."""
+
 
 def within(value: Any, least: int, most: int) -> int | None:
     """A whole number as it is, where it lies between both bounds (inclusive); else None."""

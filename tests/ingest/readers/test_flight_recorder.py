@@ -254,6 +254,15 @@ def test_one_group_under_a_number_and_its_text() -> None:
     assert len(parse_dump({**DUMP, "pg_status": status}).entries) == 3
 
 
+def test_progress_that_no_job_can_make_is_dropped_and_accuses_nobody() -> None:
+    first = next(iter(DUMP["pg_status"]))
+    beyond = {**DUMP["pg_status"], first: {"last_enqueued_collective": 1 << 62}}
+    dump = parse_dump({**DUMP, "pg_status": beyond})
+    assert dump.dropped["progress that no job can make"] == 1
+    assert 1 << 62 not in [value for *_, value in dump.status]
+    assert max(value for *_, value in parse_dump(DUMP).status) > 0
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),

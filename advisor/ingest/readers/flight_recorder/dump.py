@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from advisor.ingest.readers._alike import one_copy
-from advisor.vocabulary.numbers import INT64_MAX, MOST_RANKS, decimal, within
+from advisor.vocabulary.numbers import INT64_MAX, MOST_CALLS, MOST_RANKS, decimal, within
 from advisor.vocabulary.operations import canonical_op
 
 _MAX_TENSORS, _MAX_DIMENSIONS, _MAX_FRAMES = 256, 32, 32
@@ -128,7 +128,7 @@ def _entry(item: Any) -> Entry | None:
     sequence = item.get("p2p_seq_id" if p2p else "collective_seq_id", item.get("seq_id"))
     return Entry(
         _group_name(item.get("process_group")),
-        _int(sequence),
+        within(sequence, 0, MOST_CALLS),
         _op(title),
         state,
         _int(item.get("time_created_ns")),
@@ -203,7 +203,9 @@ def _status(status: Any, names_by_id: dict[int, str], dump: Dump) -> list[tuple[
             continue
         for which in PROGRESS:
             value = _int(counters.get(f"{which}_collective"))
-            if value is not None and value >= 0:
+            if value is not None and value > MOST_CALLS:
+                dump.dropped["progress that no job can make"] += 1
+            elif value is not None and value >= 0:
                 out.append((name_of_group, which, value))
     return out
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+_NAME = re.compile(r"[a-z0-9_<>:]{1,80}")
 _WIDTHS: dict[str, tuple[str, int]] = {}
 for _torch_name, _width, _aliases in (
     ("float64", 8, "double"),
@@ -42,11 +45,12 @@ _SHORT = {
 
 
 def element(name: str | None) -> tuple[str | None, int | None]:
-    """Torch's lower-case name and the bytes of one element; unknown types keep their name."""
+    """Torch's lower-case name and the bytes of one element; unknown types keep their name, what
+    cannot be one has none."""
     if not name:
         return None, None
     plain = name.strip().lower().replace(" ", "").replace("c10::", "").replace("torch.", "")
-    return _WIDTHS.get(plain, (plain, None))
+    return _WIDTHS.get(plain, (plain if _NAME.fullmatch(plain) else None, None))
 
 
 def short_name(name: str) -> str | None:

@@ -121,7 +121,7 @@ WITH shown AS (SELECT rank FROM flight_blame
 SELECT * FROM flight_blame WHERE rank IN (FROM shown) OR (no_dump AND NOT EXISTS (FROM shown)
   AND (SELECT count(DISTINCT rank) FROM flight_whole) > (SELECT count(*) FROM flight_blame WHERE no_dump));
 
--- Calls of one group and sequence number whose operation or size differs between ranks.
+-- Calls of one group and sequence number whose operation or size differs between ranks that know it.
 --   ops: the operations asked for
 --   sizes: the sizes asked for
 --   origin: 'flight-recorder' or 'trace'
@@ -130,7 +130,7 @@ SELECT process_group, seq, list(DISTINCT op ORDER BY op) AS ops,
   list(DISTINCT sizes ORDER BY sizes) AS sizes,
   list(rank ORDER BY rank) AS ranks, 'flight-recorder' AS origin
 FROM (SELECT process_group, seq, rank, op,
-  CASE WHEN op IN ('all_reduce', 'broadcast', 'reduce') THEN input_sizes ELSE '' END AS sizes
+  CASE WHEN op IN ('all_reduce', 'broadcast', 'reduce') THEN nullif(input_sizes, '[]') ELSE '' END AS sizes
       FROM flight WHERE op IS NOT NULL AND op NOT LIKE 'send%' AND op NOT LIKE 'recv%')
 GROUP BY process_group, seq HAVING count(DISTINCT op) > 1 OR count(DISTINCT sizes) > 1
 UNION ALL

@@ -148,7 +148,10 @@ def _count(
 ) -> None:
     """Count calls that lack a partner, or whose partners disagree about what they do."""
     for column in columns:
-        if len({call.signature for call in column.values()}) > 1:
+        known = [
+            {*part} - {None} for part in zip(*(c.signature for c in column.values()), strict=True)
+        ]
+        if any(len(part) > 1 for part in known):  # what a rank does not say is no other size
             for rank in column:
                 result.unmatched[rank, group, "mismatched signature"] += 1
         if set(column) != expected:

@@ -254,6 +254,18 @@ def test_one_group_under_a_number_and_its_text() -> None:
     assert len(parse_dump({**DUMP, "pg_status": status}).entries) == 3
 
 
+@pytest.mark.parametrize("sizes", [[[2**70]], [[-5]], None, "[[1000", [[4], [None]], [[4], "x"]])
+def test_sizes_of_which_a_part_is_damaged_are_unknown(sizes: object) -> None:
+    """GIVEN a part of them only THEN ranks would seem to disagree about the call."""
+    entries = [{**DUMP["entries"][0], "input_sizes": sizes}]
+    assert parse_dump({**DUMP, "entries": entries}).entries[0].input_sizes == []
+
+
+def test_a_call_whose_name_cannot_be_printed_is_dropped() -> None:
+    entries = [{**DUMP["entries"][0], "profiling_name": "nccl:all_r\0duce"}]
+    assert parse_dump({**DUMP, "entries": entries}).entries == []
+
+
 def test_progress_that_no_job_can_make_is_dropped_and_accuses_nobody() -> None:
     first = next(iter(DUMP["pg_status"]))
     beyond = {**DUMP["pg_status"], first: {"last_enqueued_collective": 1 << 62}}

@@ -122,7 +122,7 @@ def _entry(item: Any) -> Entry | None:
         return None
     title = _text(item.get("profiling_name"))
     state = _text(item.get("state"))
-    if title is None or state not in _STATES:
+    if title is None or not title.isprintable() or state not in _STATES:
         return None
     p2p = item.get("is_p2p") is True
     sequence = item.get("p2p_seq_id" if p2p else "collective_seq_id", item.get("seq_id"))
@@ -223,12 +223,15 @@ def _group_name(value: Any) -> str | None:
 
 
 def _sizes(value: Any) -> list[list[int]]:
+    """The shapes of its tensors; none where one is damaged: a part would be another size."""
     tensors = value[:_MAX_TENSORS] if isinstance(value, list) else []
-    return [
-        [number for n in tensor[:_MAX_DIMENSIONS] if (number := _int(n)) is not None]
+    sizes = [
+        [within(number, 0, INT64_MAX) for number in tensor[:_MAX_DIMENSIONS]]
         for tensor in tensors
         if isinstance(tensor, list)
     ]
+    whole = [[number for number in tensor if number is not None] for tensor in sizes]
+    return whole if whole == sizes and len(sizes) == len(tensors) else []
 
 
 def _frames(value: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,3 +59,16 @@ def test_clocks_that_are_not_known_tear_nothing() -> None:
     assert wrong(found) == 0
     assert not torn(found.columns, dict.fromkeys(RANKS, 0))
     assert not torn(found.columns, {**dict.fromkeys(RANKS, 0), 1: -200 * MS})
+
+
+@pytest.mark.parametrize(("told", "disagree"), [(None, False), (2_000_000, True)])
+def test_a_size_that_one_rank_does_not_say_is_no_other_size(
+    told: int | None, disagree: bool
+) -> None:
+    calls = recorded({}, {})
+    for own in calls.values():
+        for call in own:
+            call.seq = call.event_id
+    calls[1][7].bytes = told
+    reasons = {reason for _, _, reason in match(calls, GROUPS, stepped=True).unmatched}
+    assert ("mismatched signature" in reasons) == disagree

@@ -67,6 +67,15 @@ def test_healthy_links_name_nothing(plan: Any, offset: float) -> None:
     assert rows(fabric, plan(fabric), offsets={1: offset}, seed=2) == []
 
 
+def test_rings_of_more_hosts_than_are_looked_at_together_name_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """GIVEN one group of more hosts than its ends are held against each other."""
+    monkeypatch.setattr(ring_lags, "_MOST_ENDS", 3)
+    fabric = Fabric(4, 1)
+    assert rows(fabric, ddp(fabric)) == []
+
+
 def test_a_late_rank_is_no_slow_link() -> None:
     fabric = Fabric(2, 4)
     assert rows(fabric, hsdp(fabric), slow={5: 1.5}) == []

@@ -136,8 +136,9 @@ def ring_lags(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
         heaviest = sorted(enough, key=lambda kind: (-kind[1] * len(enough[kind]), kind))
         # Smaller calls of many ranks go by trees.
         for kind in heaviest[: 1 if len(members.ranks) > _LONG else _MOST_KINDS]:
-            own = frozenset(home[rank] for rank in members.ranks)
-            bundles[own].append(_block(members, kind, enough[kind], data, home))
+            block = _block(members, kind, enough[kind], data, home)
+            if len(block.noise_ns) <= _MOST_ENDS:
+                bundles[frozenset(home[rank] for rank in members.ranks)].append(block)
     return [_lags(own, data, home) for own in bundles.values()]
 
 

@@ -10,6 +10,9 @@ import contextlib
 import weakref
 from typing import Any
 
+_RAISED_WITHIN = ("KeyboardInterrupt:", "EndedBySignalError:")
+"""How DuckDB words what a signal raised in Python that it called itself, an import for example."""
+
 _connections: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -30,6 +33,9 @@ def stop_queries() -> None:
 
 def was_stopped(error: BaseException) -> bool:
     """Whether Ctrl-C came while the database worked, which then raises an error of its own."""
-    return str(error).endswith(("Query interrupted", "Interrupted!")) or isinstance(
-        error.__context__, KeyboardInterrupt
+    said = str(error)
+    return (
+        said.endswith(("Query interrupted", "Interrupted!"))
+        or said.startswith(_RAISED_WITHIN)
+        or isinstance(error.__context__, KeyboardInterrupt)
     )

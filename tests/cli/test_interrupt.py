@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from advisor.ingest import ingest, pipeline
 from advisor.ingest.readers import kineto
+from advisor.store.running import was_stopped
 from advisor.store.store import Store
 
 _SCRIPT = """
@@ -83,3 +85,10 @@ def test_what_was_interrupted_is_not_read_once_more(
     monkeypatch.setattr(pipeline, "find_broken", lambda *_: pytest.fail("read once more"))
     with Store.create() as store, pytest.raises(RuntimeError, match="Query interrupted"):
         ingest([fixtures_dir / "gpt2-tiny-ddp-2"], store)
+
+
+def test_what_the_database_says_of_a_signal_within_it_is_that_signal() -> None:
+    """It calls Python itself, to import a library for example, and hides what is raised there."""
+    for said in ("KeyboardInterrupt: \n\nAt:\n  <frozen importlib>", "EndedBySignalError: 15"):
+        assert was_stopped(duckdb.Error(said)), said
+    assert not was_stopped(duckdb.Error("Catalog Error: KeyboardInterrupt: no such table"))

@@ -225,6 +225,7 @@ def test_one_run_is_told_what_to_compare_it_with(runs: list[str], tmp_path: Path
     assert f"advisor compare {tmp_path}/single {tmp_path}/ddp" in refused.value.hint
 
 
+@pytest.mark.slow
 def test_a_folder_takes_every_format_under_a_name_of_its_own(written: Compared) -> None:
     assert written.files == ["comparison.html", "comparison.json", "comparison.txt"]
     assert "per step" in written.text

@@ -152,6 +152,7 @@ def test_a_title_stands_inside_a_sentence(title: str, inside: str) -> None:
     assert lower_first(title) == inside
 
 
+@pytest.mark.slow
 def test_a_probable_cause_comes_before_an_option_of_more(fixtures_dir: Path) -> None:
     """Of the slow link (8 ms, surely some) and wide gradients (23 ms, perhaps none) the link."""
     with Store.create() as store:

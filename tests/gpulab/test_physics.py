@@ -120,6 +120,7 @@ def test_a_slow_nic_slows_the_calls_that_cross_it_and_no_others() -> None:
         assert time == pytest.approx(factor * 1.5 * 64 * MIB / Fabric(HOSTS).nic, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", sorted(run.STRATEGIES))
 def test_every_strategy_ends_and_a_throttled_device_costs(strategy: str) -> None:
     job = Job(strategy=strategy, machine="dgx-h100", hosts=2, per_host=2, layers=4, steps=3,

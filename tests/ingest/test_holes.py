@@ -17,6 +17,8 @@ from advisor.store.store import Store
 from tests.support.marks import long, thinned
 from tests.support.traces import LAYOUTS, event, one_line, read
 
+pytestmark = pytest.mark.slow
+
 _MANY = 1500
 
 
@@ -80,7 +82,6 @@ def test_a_tail_of_zeros_is_estimated_by_the_events_before(
     assert not complete
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", thinned(LAYOUTS.values(), 3), ids=LAYOUTS)
 def test_overwritten_text_counts_as_many_events_as_stood_there(
     tmp_path: Path, layout: Callable[..., str]

@@ -32,7 +32,7 @@ from tests.support.traces import (
     read,
 )
 
-pytestmark = pytest.mark.usefixtures("both_paths")
+pytestmark = [pytest.mark.usefixtures("both_paths"), pytest.mark.slow]
 
 _MANY = 3_000  # several chunks in every layout
 
@@ -306,7 +306,6 @@ def test_deep_nesting_costs_one_event(tmp_path: Path) -> None:
         assert dropped(store) == {"event nested deeper than 200 levels": 1}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", [kineto, *slow(compact)])
 @pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")], ids=["lists", "objects"])
 @pytest.mark.usefixtures("both_paths")
@@ -431,7 +430,6 @@ def test_a_cut_container_keeps_what_was_written(
     assert store.con.execute("SELECT complete FROM rank").fetchall() == [(False,)]
 
 
-@pytest.mark.slow
 def test_a_corrupt_gzip_keeps_everything_before_the_damage(tmp_path: Path) -> None:
     data = kineto([event(number) for number in range(20_000)]).encode()
     packed = bytearray(gzip.compress(data))
@@ -445,7 +443,6 @@ def test_a_corrupt_gzip_keeps_everything_before_the_damage(tmp_path: Path) -> No
     assert "damaged" in notes(store)
 
 
-@pytest.mark.slow
 def test_a_corrupt_zstd_keeps_everything_before_the_damage(tmp_path: Path) -> None:
     """Of a file so small that one call would decode all of it, too."""
     for count in (_MANY, 20_000):
@@ -474,7 +471,6 @@ def test_a_bomb_is_refused(tmp_path: Path) -> None:
             read(_write(tmp_path, data, name))
 
 
-@pytest.mark.slow
 def test_an_event_larger_than_allowed_is_counted(tmp_path: Path) -> None:
     events = [event(0), event(1, big="x" * (20 << 20)), *(event(n) for n in range(2, _MANY))]
     for layout in (traces.kineto, traces.compact):
@@ -483,7 +479,6 @@ def test_an_event_larger_than_allowed_is_counted(tmp_path: Path) -> None:
         assert list(dropped(store).values()) == [1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ['{"ph":[', '{"ph":"X","l":[{"name":1},{"ph":"X"},', '],"a":1', '{"name":1}],"k":2,'],

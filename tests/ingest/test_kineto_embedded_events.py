@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.traces import LAYOUTS, dropped, event, header, names, notes, read
 
+pytestmark = pytest.mark.slow
+
 _COUNT = 3_000
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support.marks import long, thinned
 from tests.support.traces import LAYOUTS, dropped, event, names, read
 
-pytestmark = pytest.mark.usefixtures("both_paths")
+pytestmark = [pytest.mark.usefixtures("both_paths"), pytest.mark.slow]
 
 _MANY = 3_000
 _GIANT = 1_500
@@ -150,7 +150,6 @@ def test_a_file_cut_inside_such_an_event(tmp_path: Path, layout: str) -> None:
     assert dropped(store) == {"cut off": 1}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["kineto", "compact"])
 def test_such_an_event_beyond_the_bound(tmp_path: Path, layout: str) -> None:
     """GIVEN one of more than 16 MiB THEN it is dropped whole and its neighbours stay."""

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from tests.support.traces import LAYOUTS, dropped, event, header, names, one_line, read
 
+pytestmark = pytest.mark.slow
+
 _COUNT = 12
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s"\[\]{}:,]+')
 _WIDTHS = st.sampled_from([255, 256, 257, 1023, 1024, 5000])
@@ -38,7 +40,6 @@ def _read(text: str) -> tuple[list[str], dict[str, int], bool]:
         return names(store), dropped(store), complete
 
 
-@pytest.mark.slow
 @settings(
     max_examples=25,
     deadline=None,

@@ -32,6 +32,7 @@ def stored_events(store: Store, rank: int) -> list[dict[str, object]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", _FOLDERS)
 def test_every_event_equals_the_reference(shared_data: Path, folder: str) -> None:
     paths = sorted((shared_data / folder).glob("*.json.gz"))

@@ -12,6 +12,8 @@ import pytest
 from tests.support.marks import long
 from tests.support.traces import LAYOUTS, dropped, event, header, names, read
 
+pytestmark = pytest.mark.slow
+
 _COUNT, _HIT = 40, 20
 _FIELDS = {"other": [{"name": 1}, {"name": 2}], "end": 7}
 

@@ -17,6 +17,8 @@ from advisor.ingest.compression import DecompressedFile, open_decompressed
 from tests.support.marks import long, slow
 from tests.support.traces import dropped, event, kineto, names, notes, read
 
+pytestmark = pytest.mark.slow
+
 _COUNT, _PARTS = 6_000, 4
 
 

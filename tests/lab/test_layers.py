@@ -39,6 +39,7 @@ def test_forward_and_backward_wait_for_their_own_time(waits):
     assert waits == [10, 20]
 
 
+@pytest.mark.slow
 def test_time_scale_makes_a_slow_rank(waits):
     layer = EmulatedLayer([4], forward_ns=10, backward_ns=20)
     layer.time_scale = 1.5

@@ -69,6 +69,7 @@ def two_groups(traces: Traces) -> Traces:
     return split
 
 
+@pytest.mark.slow
 def test_several_groups_without_metadata_are_not_compared_and_it_is_said(
     fixtures_dir: Path,
 ) -> None:

@@ -24,6 +24,7 @@ def test_what_was_not_recorded_between_two_steps_is_no_gap_of_either() -> None:
     assert steps.by_window(np.array([199 * MS])).tolist() == [2]
 
 
+@pytest.mark.slow
 def test_lost_kernels_are_no_pause_of_the_host(tmp_path: Path) -> None:
     """GIVEN kernels of a rank whose records were lost in some steps THEN nobody is said to pause.
 
@@ -43,6 +44,7 @@ def test_lost_kernels_are_no_pause_of_the_host(tmp_path: Path) -> None:
         assert run.store.con.execute(f"{idle} AND host_ns > 100000").fetchall() == [(0,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2-tiny-ddp-2-slow-rank", *long("lab-ep-expert-skew")])
 def test_a_cpu_without_operators_is_not_said_to_idle(
     fixtures_dir: Path, tmp_path: Path, name: str

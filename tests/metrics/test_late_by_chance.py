@@ -27,6 +27,7 @@ def test_no_test_that_can_tell_tells_nothing() -> None:
     assert late_by_chance(SAVED, None, 0, 0, 0.0, 1) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [1, 4])
 @pytest.mark.parametrize("steps", [3, 5, 6, 12])
 @pytest.mark.parametrize("ranks", [2, 4])

@@ -122,6 +122,7 @@ def costs(traces: Traces) -> dict[int, int]:
     return dict(derived(traces).con.execute(sql).fetchall())
 
 
+@pytest.mark.slow
 def test_only_who_keeps_others_waiting_has_a_reason(fixtures_dir: Path) -> None:
     """Rank 2 is slow; what the others waited for before a call does not make them late."""
     traces = recording(fixtures_dir / "lab-ddp-slow-rank")

@@ -33,6 +33,7 @@ def without_steps(traces: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["lab-ddp-compute-bound", "lab-ddp-slow-rank"])
 def test_steps_are_found_without_their_annotations(fixtures_dir: Path, folder: str) -> None:
     files = sorted((fixtures_dir / folder).glob("rank*.json.gz"))

@@ -15,6 +15,8 @@ from advisor.store.store import Store
 from tests.metrics.support import load_trace, store_of
 from tests.support.marks import long
 
+pytestmark = pytest.mark.slow
+
 Traces = dict[int, dict[str, Any]]
 MS = 1_000_000
 
@@ -76,7 +78,6 @@ def test_the_slow_sender_of_a_ring_is_named_and_nobody_is_late(slow_link: Traces
     assert stragglers(store) == []
 
 
-@pytest.mark.slow
 def test_a_host_slow_both_ways_is_named_from_two_operations(slow_host: Traces) -> None:
     store = derived(slow_host)
     assert places(store) == [("rank", 1, None)]
@@ -111,7 +112,6 @@ def shifted(traces: Traces, rank: int, by_ns: int) -> Traces:
     return moved
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rank", "by_ns"), [(0, 700 * MS), *long((3, -3_600_000_000_000))])
 @pytest.mark.parametrize("name", ["slow_host", *long("slow_rank")])
 def test_shifting_a_clock_changes_no_cause_and_no_place(
@@ -146,7 +146,6 @@ def test_order_of_events_changes_nothing(slow_link: Traces) -> None:
     assert places(after) == places(before)
 
 
-@pytest.mark.slow
 def test_a_missing_event_unmatches_only_its_own_call(slow_rank: Traces) -> None:
     gone = copy.deepcopy(slow_rank)
     spans = [e for e in gone[1]["traceEvents"] if e["name"] == "gloo:all_reduce"]
@@ -167,7 +166,6 @@ def test_a_missing_event_unmatches_only_its_own_call(slow_rank: Traces) -> None:
     assert len(whole - left) == 1
 
 
-@pytest.mark.slow
 def test_a_missing_rank_is_said_and_leaves_the_rest(slow_rank: Traces) -> None:
     store = derived({rank: trace for rank, trace in slow_rank.items() if rank != 3})
     assert {
@@ -187,7 +185,6 @@ def test_a_missing_rank_is_said_and_leaves_the_rest(slow_rank: Traces) -> None:
     assert all(wait <= whole[call] + 1_000_000 for call, wait in waits)  # the clocks are refitted
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("missing", [0, 1, 2, 3])
 def test_a_missing_rank_hides_no_slow_edge(slow_link: Traces, missing: int) -> None:
     ((_, *ends),) = places(derived(slow_link))

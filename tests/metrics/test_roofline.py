@@ -20,6 +20,8 @@ from advisor.model.operator_flops import (
     operator_flops,
 )
 
+pytestmark = pytest.mark.slow
+
 GIVEN = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
@@ -88,7 +90,6 @@ def test_without_shapes_nothing_is_counted() -> None:
     assert set(counted.left_out) == {NO_SHAPES}
 
 
-@pytest.mark.slow
 def test_torchs_own_counter_agrees(tmp_path: Path) -> None:
     """Linear, convolutions, batched products and attention, forward and backward."""
     torch = pytest.importorskip("torch")

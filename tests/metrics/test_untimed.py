@@ -14,6 +14,8 @@ from advisor.findings import VerdictKind
 from benchmarks.fuzz.labelled import LATE_RANK, RANKS, STEPS, Work, job
 from tests.support.marks import long
 
+pytestmark = pytest.mark.slow
+
 Change = Callable[[Work, dict[str, Any]], None]
 
 

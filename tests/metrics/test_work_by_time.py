@@ -90,6 +90,7 @@ def test_long_operators_that_all_take_longer_are_no_more_work() -> None:
     assert found.operator is None
 
 
+@pytest.mark.slow
 def test_more_calls_in_step_after_step_are_more_work_and_no_chance() -> None:
     """As a rank that evaluates beside its training: calls of a size, more of them."""
     found = _compared({**_PEER, "aten::linear": (9, 5, _SHAPES)}, steps=8)
@@ -97,6 +98,7 @@ def test_more_calls_in_step_after_step_are_more_work_and_no_chance() -> None:
     assert found.cause_p_value == pytest.approx(3 / 2**8)
 
 
+@pytest.mark.slow
 def test_as_much_work_is_nobodys_cause() -> None:
     assert _compared(_PEER, steps=8).cause_p_value == 1.0
 

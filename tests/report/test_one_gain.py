@@ -20,6 +20,8 @@ from advisor.vocabulary.words import estimate
 from tests.report.support import RUN, make_store
 from tests.support.marks import long
 
+pytestmark = pytest.mark.slow
+
 SPOKEN = ("text", "html", "markdown", "chat", "github", "junit")
 
 
@@ -38,7 +40,6 @@ def report_and_views(job: Path) -> tuple[FindingsReport, dict[str, str]]:
         return run.report, views
 
 
-@pytest.mark.slow
 def test_every_view_has_the_gain_of_the_verdict_s_finding(
     report_and_views: tuple[FindingsReport, dict[str, str]],
 ) -> None:
@@ -89,7 +90,6 @@ def test_what_a_replay_gives_is_what_the_finding_on_it_gives(
     assert all(row["gain_low_ns"] <= row["gain_ns"] <= row["gain_high_ns"] for row in rows)
 
 
-@pytest.mark.slow
 def test_a_comparison_has_the_findings_gain_and_their_step_and_waiting(
     job: Path,
     report_and_views: tuple[FindingsReport, dict[str, str]],

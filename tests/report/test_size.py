@@ -115,6 +115,7 @@ def _text(run: advisor.Run) -> str:
     return render(run.report, run.store, "html").replace("\N{NO-BREAK SPACE}", " ")
 
 
+@pytest.mark.slow
 def test_foreign_work_is_counted_and_stands_against_the_devices_peak(foreign: advisor.Run) -> None:
     page = _text(foreign)
     # 6 x 3,407,872 weights x 256 tokens, and attention (tests/metrics/test_roofline.py).

@@ -15,6 +15,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 RULES = [rule for rule in load_catalogue()[0] if rule.candidates]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "recording",
     ["gpt2-tiny-ddp-2-slow-rank", "lab-ddp-unused-parameter-scan", "lab-zero1-pauses"],

@@ -15,6 +15,8 @@ import pytest
 
 from benchmarks.fuzz.batches import Cost, in_batches
 
+pytestmark = pytest.mark.slow
+
 _ROOT = Path(__file__).parents[2]
 _Failed = Callable[[tuple[int, str]], None]
 
@@ -35,7 +37,6 @@ def _work(numbers: Iterable[int], failed: _Failed) -> None:
             signal.pause()
 
 
-@pytest.mark.slow
 def test_a_batch_takes_its_files_with_it_and_tells_what_it_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

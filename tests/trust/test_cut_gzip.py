@@ -11,8 +11,9 @@ import pytest
 
 from tests.support.traces import LAYOUTS, event, read
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 @pytest.mark.parametrize("layout", ["kineto", "compact"])
 def test_no_event_more_is_lost(layout: str, tmp_path: Path) -> None:
     rng = random.Random(layout)

@@ -10,6 +10,8 @@ from benchmarks.fuzz import damage
 from benchmarks.fuzz.damages import each
 from tests.support.marks import thinned
 
+pytestmark = pytest.mark.slow
+
 QUICK = ["flight/flight-gloo-desync"]
 SLOW = [
     *("flight/gpu_error_2nd", "flight/lock_gil_1st", "op-table/trace-ST"),
@@ -38,13 +40,11 @@ def test_damage_accuses_nobody_else(name: str) -> None:
     _check(name, 4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", thinned(SLOW, len(SLOW)))
 def test_damage_accuses_nobody_else_at_length(name: str) -> None:
     _check(name, 4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "seed", "number"), FOUND)
 def test_damage_that_once_accused_somebody_else(name: str, seed: int, number: int) -> None:
     if name not in damage.known():
@@ -68,7 +68,6 @@ def test_every_kind_of_damage_changes_the_files(tmp_path: Path) -> None:
     assert changed > 25
 
 
-@pytest.mark.slow
 def test_each_damage_in_turn_changes_the_files(tmp_path: Path) -> None:
     """GIVEN traces of two ranks THEN each kind of damage differs from the whole and the others."""
     recording = damage.known()["trace/gpt2-tiny-ddp-2-slow-rank"]()

@@ -22,6 +22,8 @@ from advisor.store import Store
 from advisor.vocabulary.numbers import MOST_RANKS, decimal, within
 from benchmarks.fuzz import documents
 
+pytestmark = pytest.mark.slow
+
 _INT32 = 2**31 - 1
 
 
@@ -170,7 +172,6 @@ def test_rows_that_repeat_each_other_are_refused(tmp_path: Path) -> None:
         ingest([tmp_path / "trace.parquet"], store)
 
 
-@pytest.mark.slow
 def test_a_group_of_a_million_ranks_is_searched_for_a_hang() -> None:
     """GIVEN dumps of two of a million ranks THEN the views answer within a query's limits."""
     with Store.create() as store:

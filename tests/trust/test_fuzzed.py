@@ -18,6 +18,8 @@ from advisor.ingest.readers.nccl_tests.report import parse_report
 from advisor.model.nccl.calibration import Calibration
 from benchmarks.fuzz.readers import FORMATS, GRAMMARS, fuzz
 
+pytestmark = pytest.mark.slow
+
 _BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
 )

@@ -19,6 +19,8 @@ from advisor.errors import AdvisorError
 from advisor.findings import Outcome, OutcomeKind
 from tests.support.marks import long
 
+pytestmark = pytest.mark.slow
+
 _BASE = (shipped("rules") / "compute-bound.yaml").read_text(encoding="utf-8")
 
 
@@ -129,7 +131,6 @@ def test_a_query_that_only_says_it_was_interrupted_fails_alone(
     assert found.outcome == OutcomeKind.ERROR
 
 
-@pytest.mark.slow
 def test_a_finding_names_a_bounded_number_of_ranks(tmp_path: Path, fixtures_dir: Path) -> None:
     """Three million ranks were a page of 76 MB."""
     own = "list(DISTINCT rank ORDER BY rank) AS ranks"
@@ -142,7 +143,6 @@ def test_a_finding_names_a_bounded_number_of_ranks(tmp_path: Path, fixtures_dir:
     assert len(found.ranks) == MOST_ITEMS
 
 
-@pytest.mark.slow
 def test_a_finding_holds_a_bounded_number_of_values_however_they_are_nested(
     tmp_path: Path, fixtures_dir: Path
 ) -> None:

@@ -20,6 +20,8 @@ from advisor.profile.failures import LaunchError
 from advisor.profile.hook import order
 from tests.trust.faults import ROOT, processes_of, run
 
+pytestmark = pytest.mark.slow
+
 STUBBORN = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -117,7 +119,6 @@ def test_a_clock_that_jumps_is_no_hang(
     assert "no progress" not in str(caught.value)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_what_ends_record_ends_its_job(tmp_path: Path, number: signal.Signals) -> None:
     """GIVEN a job under `advisor record` THEN it gets the signal, and may save its work.

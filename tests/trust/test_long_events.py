@@ -14,6 +14,8 @@ from advisor.findings import VerdictKind
 from benchmarks.fuzz import labelled
 from tests.support.traces import event, kineto
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("duration", [4.5e15, 2e12])
 def test_kernels_of_a_trace(tmp_path: Path, duration: float) -> None:
@@ -64,7 +66,6 @@ def test_pairs_of_begin_and_end(tmp_path: Path) -> None:
         assert run.report.verdict.kind is VerdictKind.INCONCLUSIVE
 
 
-@pytest.mark.slow
 def test_kernels_of_an_export(tmp_path: Path) -> None:
     labelled.write_nsys(labelled.nsys_rows(), tmp_path)
     with sqlite3.connect(tmp_path / "node1.sqlite") as con:

@@ -22,6 +22,8 @@ from advisor.store.pseudonyms import Pseudonyms
 from benchmarks.fuzz import documents
 from tests.support.marks import thinned
 
+pytestmark = pytest.mark.slow
+
 SECRET = (
     "falcon7",
     "secretcorp",
@@ -224,7 +226,6 @@ def test_the_key_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
     assert share_key() != share_key()
 
 
-@pytest.mark.slow
 def test_the_command_writes_what_may_be_passed_on(inputs: Path, tmp_path: Path) -> None:
     """GIVEN a report with names THEN it is its owner's alone; one without may be read by all."""
     modes = {}
@@ -245,7 +246,6 @@ def test_a_store_is_not_made_to_be_shared(inputs: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run.duckdb").exists()
 
 
-@pytest.mark.slow
 def test_a_stored_run_is_shared_too(inputs: Path, tmp_path: Path) -> None:
     place = tmp_path / "run.duckdb"
     with advisor.load(inputs, store=place) as run:
@@ -342,7 +342,6 @@ def test_hosts_and_users_that_only_a_free_text_names_are_hidden(tmp_path: Path) 
             assert not left, form
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", thinned(sorted(path.name for path in (ROOT / "fixtures").iterdir()), 4)
 )

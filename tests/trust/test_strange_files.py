@@ -13,6 +13,8 @@ from advisor.errors import AdvisorError
 from benchmarks.fuzz import documents
 from tests.support.traces import LAYOUTS, event
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("form", ["kineto", "nccl_log", "nsys", "op_table", "flight_recorder"])
 def test_a_name_that_is_no_utf8(form: str, tmp_path: Path) -> None:

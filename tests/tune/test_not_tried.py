@@ -83,6 +83,7 @@ def test_what_is_confirmed_at_once_and_does_not_run_is_called_that(tmp_path: Pat
     assert recommend(sweep, []).outcome == "none-ran"
 
 
+@pytest.mark.slow
 def test_time_that_nothing_waits_for_is_searched_in_to_its_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

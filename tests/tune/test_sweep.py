@@ -403,6 +403,7 @@ def test_a_space_in_which_nothing_differs_is_refused_with_the_reason(tmp_path: P
         prepare(Workload(name="w"), axes, tmp_path, {}, Budget(timeout_s=1))
 
 
+@pytest.mark.slow
 def test_four_ranks_have_layouts(tmp_path: Path) -> None:
     axes, _ = default_space("gloo").for_job("gloo", "ddp")
     job = Workload(name="w", world_size=4)

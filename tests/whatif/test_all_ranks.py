@@ -15,6 +15,8 @@ from advisor.errors import AdvisorError
 from advisor.report.sections import whatif
 from tests.support.marks import long
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "change",

@@ -10,6 +10,8 @@ import pytest
 from advisor.ingest import ingest
 from advisor.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 LOGS = Path(__file__).resolve().parents[3] / "fixtures" / "nccl-logs"
 _TABLES = ("topology", "link", "nccl_choice", "rank")
 

@@ -246,6 +246,7 @@ def test_a_cut_report_keeps_every_finished_result() -> None:
     assert harvest.dropped == {"report cut or damaged": 1}
 
 
+@pytest.mark.slow
 @given(st.integers(0, len(json.dumps(REPORT))), st.text(max_size=5))
 def test_damaged_reports_never_crash_and_never_invent(place: int, noise: str) -> None:
     text = json.dumps(REPORT)

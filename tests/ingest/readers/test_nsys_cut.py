@@ -18,6 +18,8 @@ from advisor.ingest.source import ReadContext, Source
 from advisor.store.store import Store
 from tests.ingest.readers.test_nsys import export, global_id, rows
 
+pytestmark = pytest.mark.slow
+
 _PAGE = 4096
 _KERNELS = "SELECT count(*), sum(dur_ns) FROM event WHERE category = 'kernel' AND stream = 9"
 
@@ -105,7 +107,6 @@ def test_a_cut_export_keeps_every_row_that_is_there(tmp_path: Path, missing: int
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.sqlite", "cut.sqlite"]
 
 
-@pytest.mark.slow
 def test_no_row_is_made_up_where_a_page_breaks_off(tmp_path: Path) -> None:
     """sqlite takes the bytes behind the end for zeros, and would give rows of them."""
     path = long_export(tmp_path / "a.sqlite")

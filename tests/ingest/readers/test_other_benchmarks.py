@@ -120,6 +120,7 @@ def test_tables_and_single_payloads_of_torch_are_read() -> None:
     assert [row.size_bytes for row in first.measurements] == [row.size_bytes for row in rows[:4]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "hardware", "rules"),
     [

@@ -12,6 +12,8 @@ FSDP2 names its own ranges, ``FSDP::all_gather (layers.3)`` and the like.
 
 from __future__ import annotations
 
+from advisor.vocabulary.operations import PICKLES, UNPICKLES
+
 NVTX_DOMAIN = "advisor"
 METADATA_KEY = "advisor"
 
@@ -20,6 +22,8 @@ FORWARD = "## forward ##"
 BACKWARD = "## backward ##"
 OPTIMIZER = "## optimizer ##"
 DATA = "## data ##"
+PICKLING = (PICKLES, UNPICKLES)
+"""Functions of ``torch.distributed.distributed_c10d``, as ranges of the same names."""
 
 
 def layer(number: int) -> str:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +25,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from advisor.config.atomic_files import removed_at_end
 from advisor.profile import names
+from advisor.profile.objects import pickling_marked
 
 GLOO_THREAD_NAME = "pt_gloo_runloop"
 _THREADS_PER_GLOO_INTERFACE = 2
@@ -67,6 +68,7 @@ class Recording:
         self._metadata = metadata
         self._steps_done = -1  # the profiler's warm-up step is not recorded
         self._annotated = False
+        self._marks = ExitStack()
         self._core_waits_ns: list[int] = []  # at the ends of steps, from the warm-up's on
         activities = [ProfilerActivity.CPU]
         if device == "cuda":
@@ -80,6 +82,7 @@ class Recording:
         )
 
     def __enter__(self) -> Recording:
+        self._marks.enter_context(pickling_marked())
         self._profiler.__enter__()
         return self
 
@@ -89,7 +92,7 @@ class Recording:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with _undisturbed():
+        with self._marks, _undisturbed():
             self._annotate()
             self._profiler.__exit__(kind, error, trace)
 

@@ -164,3 +164,8 @@ def elements_in(dims: Any, kinds: Any = None) -> int | None:
     ]
     known = [part for part in parts if part is not None]
     return within(sum(known), 0, MOST_BYTES) if known else None
+
+
+PICKLES, UNPICKLES = "_object_to_tensor", "_tensor_to_object"
+"""Functions of torch with which every collective of Python objects pickles and unpickles: ranges of
+our recordings and, where stacks were recorded, functions end in their names."""

@@ -17,7 +17,7 @@ pytest.importorskip("nvtx", reason="needs the [profile] extra")
 
 import advisor  # noqa: E402
 from advisor.errors import AdvisorError  # noqa: E402
-from advisor.profile import files  # noqa: E402
+from advisor.profile import files, names  # noqa: E402
 from advisor.profile.recording import waited_for_core_ns  # noqa: E402
 from advisor.record import parse_ranks  # noqa: E402
 
@@ -64,6 +64,20 @@ def test_the_time_without_a_core_is_noted_for_each_recorded_step(tmp_path: Path)
     waits = document["advisor"]["core_wait_ns"]
     assert len(waits) == len(steps_in(tmp_path / "rank0.json.gz")) == 3
     assert all(wait >= 0 for wait in waits)
+
+
+def test_what_collectives_pickle_is_marked_while_it_is_recorded(tmp_path: Path) -> None:
+    c10d = torch.distributed.distributed_c10d
+    own = c10d._object_to_tensor, c10d._tensor_to_object
+    with advisor.profiler(tmp_path, steps=2, skip=1) as recorder:
+        for _ in range(6):
+            packed, size = c10d._object_to_tensor({"reward": 1.0}, torch.device("cpu"), None)
+            assert c10d._tensor_to_object(packed, size, None) == {"reward": 1.0}
+            recorder.step()
+    events = json.loads(gzip.decompress((tmp_path / "rank0.json.gz").read_bytes()))["traceEvents"]
+    marks = [e["name"] for e in events if e.get("cat") == "user_annotation"]
+    assert [marks.count(name) for name in names.PICKLING] == [2, 2]
+    assert (c10d._object_to_tensor, c10d._tensor_to_object) == own
 
 
 def test_too_few_steps_says_so(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from advisor.metrics.collectives.summaries import CALLS
+from advisor.vocabulary.operations import PICKLES, UNPICKLES
 
 # A scalar or a handful of them: what logging a metric sends.
 TINY_BYTES = 1024
@@ -72,7 +73,7 @@ reducing AS ( -- groups of data parallelism: others reduce in the forward pass t
     FROM call c WHERE c.phase = 'forward' AND c.op IN ('all_reduce', 'reduce_scatter')
       AND c.process_group IS NOT DISTINCT FROM sent.process_group)),
 ordered AS (
-  SELECT c.*, coalesce(enqueue_ns, start_ns) AS asked_ns,
+  SELECT c.* EXCLUDE in_bytes, coalesce(enqueue_ns, start_ns) AS asked_ns,
     h.rank IS NOT NULL AND (c.op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
       OR c.op = 'all_reduce' AND coalesce(phase NOT IN ('forward', 'backward'), true)
         AND gradient IS NULL OR e.whole IS NOT NULL) AS handed, e.whole,
@@ -89,9 +90,14 @@ ordered AS (
       AND bytes <= {TINY_BYTES} AND gradient IS NULL) AS small, gradient,
     lead(coalesce(enqueue_ns, start_ns)) OVER turn AS next_ns,
     lead(c.op = 'all_reduce' AND bytes <= {TINY_BYTES}) OVER turn AS next_scalar,
-    lead(bytes) OVER turn AS next_bytes,
-    lag(c.op = 'barrier') OVER turn AS after_barrier
-  FROM call c LEFT JOIN whole e ON e.rank = c.rank AND e.call_id = c.call_id
+    lead(bytes) OVER turn AS next_bytes, lead(c.op) OVER turn AS next_op,
+    lag(c.op = 'barrier') OVER turn AS after_barrier,
+    -- Python objects: their sizes go ahead of their bytes, whose type the ranks know that have all
+    c.op IN ('all_gather', 'broadcast') AND c.dtype = 'int64' AND bytes <= {TINY_BYTES}
+      AND coalesce(lead(c.in_bytes AND c.op IN ('all_gather', 'broadcast', 'gather', 'scatter'))
+        OVER turn, false) AS sizes_ahead
+  FROM (SELECT *, bool_or(dtype = 'uint8') OVER (PARTITION BY call_id) AS in_bytes FROM call) c
+    LEFT JOIN whole e ON e.rank = c.rank AND e.call_id = c.call_id
     LEFT JOIN handing h ON h.rank = c.rank AND h.step = c.step AND h.op = c.op
       AND h.process_group IS NOT DISTINCT FROM c.process_group
       AND h.whole IS NOT DISTINCT FROM e.whole
@@ -104,12 +110,34 @@ python AS (
   JOIN host_gap g ON g.run = $1 AND g.rank = o.rank
     AND g.start_ns >= o.end_ns AND g.end_ns <= o.next_ns
   WHERE kind = 'other' AND g.idle_ns <= {_BURST_NS} GROUP BY ALL),
+objects AS (
+  SELECT rank, call_id, asked_ns, start_ns FROM (
+    SELECT *, lag(sizes_ahead) OVER turn AS payload FROM ordered
+    WINDOW turn AS (PARTITION BY rank, step, process_group ORDER BY start_ns))
+  WHERE sizes_ahead OR payload),
+pickling AS (
+  SELECT e.rank, e.start_ns, e.dur_ns, ends_with(name, '{PICKLES}') AS before FROM event e
+  JOIN step s ON s.run = $1 AND s.rank = e.rank AND s.used
+    AND e.start_ns >= s.start_ns AND e.start_ns < s.end_ns
+  WHERE e.run = $1 AND class IN ('annotation', 'python') AND device IS NULL
+    AND (ends_with(name, '{PICKLES}') OR ends_with(name, '{UNPICKLES}'))
+    AND EXISTS (FROM objects)),
+pickled AS (
+  SELECT rank, call_id, sum(dur_ns) AS pickled_ns FROM (
+    SELECT o.rank, call_id, dur_ns FROM pickling p ASOF JOIN objects o
+      ON o.rank = p.rank AND o.asked_ns >= p.start_ns WHERE before
+    UNION ALL
+    SELECT o.rank, call_id, dur_ns FROM pickling p ASOF JOIN objects o
+      ON o.rank = p.rank AND o.start_ns <= p.start_ns WHERE NOT before) GROUP BY ALL),
 near AS (
-  SELECT o.*, coalesce(next_ns >= end_ns
+  SELECT o.* REPLACE (small AND b.rank IS NULL AS small), b.rank IS NOT NULL AS object,
+    coalesce(pickled_ns, 0) AS pickled_ns, coalesce(next_ns >= end_ns
     AND next_ns - end_ns - coalesce(python_ns, 0) <= {_BURST_NS}, false) AS is_near,
     k.timeline = 'host' AS on_host
   FROM ordered o JOIN rank k ON k.run = $1 AND k.rank = o.rank
-  LEFT JOIN python p ON p.rank = o.rank AND p.call_id = o.call_id),
+  LEFT JOIN python p ON p.rank = o.rank AND p.call_id = o.call_id
+  LEFT JOIN objects b ON b.rank = o.rank AND b.call_id = o.call_id
+  LEFT JOIN pickled l ON l.rank = o.rank AND l.call_id = o.call_id),
 -- On a host's timeline what is gathered with numbers, by the same lines of a script, is for them
 -- too (logits beside their loss), unless it is as much as the parameters.
 shown AS (
@@ -118,6 +146,7 @@ shown AS (
       / nullif(sum(bytes) FILTER (gradient) OVER one, 0) - 1) > {_AS_MANY_BYTES} AS small)
   FROM (
     SELECT *, coalesce(on_host AND op = 'all_gather' AND NOT handed AND NOT small
+      AND NOT object
       AND module IS NULL AND coalesce(phase, 'other') = 'other'
       AND (is_near AND lead(small AND op = 'all_gather') OVER turn
         OR lag(is_near AND small AND op = 'all_gather') OVER turn), false) AS with_numbers
@@ -134,6 +163,8 @@ timed AS (
     small AND (op = 'barrier' AND coalesce(next_scalar, false)
       OR op = 'all_reduce' AND coalesce(after_barrier, false)) AS logged,
     CASE WHEN on_host THEN CASE
+        WHEN object THEN pickled_ns - coalesce(wait_ns, 0)
+          + CASE WHEN sizes_ahead THEN next_ns ELSE end_ns END - asked_ns
         WHEN handed THEN CASE WHEN lead(handed) OVER turn THEN next_ns ELSE end_ns END - asked_ns
         WHEN goes_on THEN next_ns - asked_ns
         WHEN lag(goes_on) OVER turn THEN end_ns - asked_ns ELSE 0 END END AS span_ns
@@ -167,6 +198,12 @@ needless AS (
   SELECT 'tiny', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
   FROM timed WHERE small AND NOT barrier AND NOT logged
   UNION ALL
+  SELECT 'objects', process_group, CASE WHEN sizes_ahead THEN next_op ELSE op END,
+    max(CASE WHEN sizes_ahead THEN next_bytes ELSE bytes END) OVER (PARTITION BY process_group),
+    rank, exposed_transfer_ns, wait_ns,
+    span_ns, NOT sizes_ahead
+  FROM timed WHERE object
+  UNION ALL
   SELECT 'buffers', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
   FROM timed WHERE buffer
   UNION ALL
@@ -187,6 +224,8 @@ per_rank AS (
 SELECT $1 AS run, kind, process_group, op, bytes, median(calls / steps) AS calls_per_step,
   round(median(exposed_ns / steps))::BIGINT AS exposed_ns_per_step,
   round(median(per_rank.wait_ns / steps))::BIGINT AS wait_ns_per_step,
-  round(median(span_ns / steps))::BIGINT AS span_ns_per_step
+  -- one rank pickles what is broadcast, and unpickles what is gathered to it
+  round(CASE WHEN kind = 'objects' THEN max(span_ns / steps)
+    ELSE median(span_ns / steps) END)::BIGINT AS span_ns_per_step
 FROM per_rank JOIN steps USING (rank) GROUP BY kind, process_group, op, bytes ORDER BY ALL
 """

@@ -36,6 +36,7 @@ def command(
         show_default=True,
         help="Folder; where it has a recording, the next one (FOLDER-2 ...).",
     ),
+    force: bool = option(help="Remove the traces of an earlier recording in FOLDER."),
     no_shapes: bool = option(help="Leave tensor shapes out (smaller traces)."),
     memory: bool = option(help="Record allocations as well."),
     diagnose: bool = option(help="Diagnose the traces at the end."),
@@ -59,7 +60,7 @@ def command(
     line = own_command()
     if not line:
         raise click.UsageError("write the job's command after --, as you start it")
-    folder = files.next_free(output)
+    folder = files.next_free(output, force=force)
     chosen = parse_ranks(ranks)
     asked = Order(
         str(folder.resolve()),

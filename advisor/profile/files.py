@@ -61,8 +61,13 @@ def claim(folder: Path, *, force: bool) -> Path:
     return found
 
 
-def next_free(folder: Path) -> Path:
-    """``folder``, or where it has a recording FOLDER-2, FOLDER-3 ..."""
+def next_free(folder: Path, *, force: bool = False) -> Path:
+    """``folder``, or where it has a recording FOLDER-2, FOLDER-3 ...; its traces go by ``force``.
+
+    Raises AdvisorError where they are of `advisor profile`.
+    """
+    if force:
+        return claim(folder, force=True)
     return _next(folder, lambda it: bool(traces(it)) or (it / "logs").exists())
 
 

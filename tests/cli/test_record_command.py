@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -53,6 +54,16 @@ def test_a_second_recording_takes_the_next_folder(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "rank0.json.gz").write_bytes(b"x")
     assert files.next_free(folder) == tmp_path / "traces-3"
+
+
+def test_an_earlier_recording_is_replaced_where_that_is_asked_for(tmp_path: Path) -> None:
+    old, own = tmp_path / "rank0.json.gz", tmp_path / "notes.txt"
+    for path in (old, own):
+        path.write_bytes(b"x")
+        os.utime(path, (0, 0))
+    CliRunner().invoke(command, ["--force", "-o", str(tmp_path), "--", "true"])
+    assert (old.exists(), own.exists()) == (False, True)
+    assert not tmp_path.with_name(f"{tmp_path.name}-2").exists()
 
 
 def test_a_command_that_records_nothing_says_what_to_do(tmp_path: Path) -> None:

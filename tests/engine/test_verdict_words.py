@@ -72,6 +72,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"findings": [finding("jitter", ms=37)]},
         {"shares": shares(exposed=0.27), "findings": [OPTION]},
         {"shares": shares(exposed=0.4, activations=0.3)},
+        {"shares": shares(exposed=0.17, idle=0.12, schedule=0.11)},
         {"shares": shares(exposed=0.27), "findings": [LOSS]},
         {"shares": shares(exposed=0.27), "most_exposed": "data-parallel all_reduce"},
         {"shares": shares(idle=0.39)},

@@ -44,9 +44,12 @@ def plan(
     """Look at the job once, and choose what to try."""
     from advisor.config.own import OwnSpace
     from advisor.config.sweep import load_space
+    from advisor.tune.budget import CANDIDATES, combinations_in
     from advisor.tune.survey import prepare_own, survey
 
     axes = load_space(space, OwnSpace) if space is not None else None
+    if budget.trials is not None:  # a space may turn out to hold one combination, the default not
+        combinations_in(budget.trials, CANDIDATES if axes is None else 1)
     if not quiet:
         click.echo("Looking at the job: one run with its present settings, recorded", err=True)
     if (folder / "trials.jsonl").exists() and not resume:
@@ -69,6 +72,6 @@ def _say(found: Survey) -> None:
         err=True,
     )
     click.echo(f"Diagnosis: {found.diagnosis}", err=True)
-    for rule, gain in list(found.findings.items())[:_SHOWN]:
-        predicted = f": up to {gain:.1%} of the step" if gain else ""
-        click.echo(f"  {rule}{predicted}", err=True)
+    gains = [(rule, gain) for rule, gain in found.findings.items() if gain]
+    for rule, gain in gains[:_SHOWN]:
+        click.echo(f"  {rule}: up to {gain:.1%} of the step", err=True)

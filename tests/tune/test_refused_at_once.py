@@ -54,6 +54,17 @@ def test_a_device_that_is_missing_is_refused(
     assert not folder.exists()
 
 
+def test_a_budget_that_compares_nothing_is_refused_before_the_job_is_looked_at(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "s"
+    line = ["--sweep", "--budget", "14", "-o", str(folder), "--", "a-command-that-is-never-run"]
+    result = CliRunner().invoke(command, line)
+    assert isinstance(result.exception, AdvisorError)
+    assert result.exception.message.startswith("--budget 14:")
+    assert not folder.exists()
+
+
 @pytest.mark.slow
 def test_a_workload_that_does_not_run_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

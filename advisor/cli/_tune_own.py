@@ -45,17 +45,17 @@ def plan(
     from advisor.config.own import OwnSpace
     from advisor.config.sweep import load_space
     from advisor.tune.budget import CANDIDATES, combinations_in
-    from advisor.tune.survey import prepare_own, survey
+    from advisor.tune.survey import FILE_NAME, prepare_own, survey
 
     axes = load_space(space, OwnSpace) if space is not None else None
     if budget.trials is not None:  # a space may turn out to hold one combination, the default not
         combinations_in(budget.trials, CANDIDATES if axes is None else 1)
-    if not quiet:
-        click.echo("Looking at the job: one run with its present settings, recorded", err=True)
     if (folder / "trials.jsonl").exists() and not resume:
         raise AdvisorError(
             "holds an earlier sweep", where=str(folder), hint="pass --resume or another -o"
         )
+    if not (quiet or (resume and (folder / FILE_NAME).is_file())):
+        click.echo("Looking at the job: one run with its present settings, recorded", err=True)
     found = survey(job, folder, timeout_s=budget.timeout_s, again=resume)
     if not quiet:
         _say(found)

@@ -293,3 +293,14 @@ def test_the_winner_is_run_by_the_hook_until_the_script_says_it(tmp_path: Path) 
     order = json.loads(shlex.split(line.split("=", 1)[1])[0])
     assert order["settings"] == {"bucket_cap_mb": 5.0}
     assert not order["ends"]
+
+
+def test_a_job_that_was_looked_at_is_not_said_to_be_looked_at_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "survey.json").write_text(FOUND.model_dump_json())
+    job = OwnJob(command=("a-command-that-is-never-run",))
+    plan(job, tmp_path, None, Budget(), resume=True, quiet=False)
+    said = capsys.readouterr().err
+    assert FOUND.diagnosis in said
+    assert "Looking" not in said

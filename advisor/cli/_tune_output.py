@@ -147,9 +147,8 @@ def print_result(sweep: Sweep, result: Recommendation) -> None:
         click.echo(f"MODEL    predicted from the trace: {faster(1 - result.predicted_gain_share)}")
     for line in result.how_to_set:
         click.echo(f"WRITE    {line}")
-    for line in result.assumes:
-        if "losses" in line or "numbers" in line:
-            click.echo(f"CARE     {line}")
+    for line in result.care:
+        click.echo(f"CARE     {line}")
     if result.recommended:
         click.echo(f"NEXT     {start_line(sweep.folder)}")
 

@@ -70,6 +70,7 @@ class Recommendation(BaseModel):
     confirmed_resolution_share: float | None = None  # of the mean over the confirmation's pairs
     predicted_gain_share: float | None = None
     how_to_set: list[str] = []  # what to write in the script, where no file of ours says it
+    care: list[str] = []  # of what is assumed, what may change the training
     assumes: list[str]
     trials: dict[str, int]
     resumed_at: list[int] = []  # the first trial of every sitting but the first
@@ -141,13 +142,13 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
     if winner is not None:
         configuration, gain = winner
         changes = _changes(sweep, configuration)
-        common["assumes"] += [
+        changed = numbers_changed(sweep, configuration)
+        common["care"] = [
             f"{axis.setting} also changes numerics or memory: compare the loss before keeping it"
             for axis in sweep.axes
             if axis.changes_training and axis.setting in changes
-        ]
-        changed = numbers_changed(sweep, configuration)
-        common["assumes"] += [changed] if changed else []
+        ] + ([changed] if changed else [])
+        common["assumes"] += common["care"]
         came_to = won(sweep, changes, gain)
         common |= {
             "predicted_gain_share": predicted_gain(sweep, configuration),

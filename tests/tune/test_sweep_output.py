@@ -60,3 +60,17 @@ def test_the_command_that_a_sweep_ends_with_can_be_pasted(
     # THEN a shell reads two words, and the page knows a command when it sees it
     assert shlex.split(line)[1:] == ["sh", str(folder / "run.sh")]
     assert is_command(start_line(folder))
+
+
+def test_what_may_change_the_training_is_said_where_it_won(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No run's losses are known here, so that only the setting itself tells."""
+    for changes in (False, True):
+        sweep = make(tmp_path / str(changes))
+        sweep.axes = [a.model_copy(update={"changes_training": changes}) for a in sweep.axes]
+        play(sweep, {1.0: 90, 5.0: 80, 25.0: 100})
+        result = recommend(sweep, [])
+        _tune_output.print_result(sweep, result)
+        assert len(result.care) == int(changes)
+        assert ("\nCARE " in capsys.readouterr().out) is changes

@@ -141,7 +141,8 @@ CREATE TABLE rank_content (
   largest_gradient_bytes BIGINT,    -- the largest single gradient: DDP splits none; null if shapes were not recorded
   purpose VARCHAR,                  -- 'training' 'inference' (an engine's) 'forward' (a model's operators, none of training); null if nothing tells
   engine VARCHAR,                   -- the engine of inference ('vLLM', 'SGLang' ...) or the framework of training ('DeepSpeed')
-  alone BOOLEAN                     -- whether nothing in the recording is of a job of several ranks
+  alone BOOLEAN,                    -- whether nothing in the recording is of a job of several ranks
+  prefetches BOOLEAN                -- whether FSDP2 was told what to gather ahead in the forward pass, which it does not by itself
 );
 
 -- Steps per rank. Every figure per step, in every command, rests on those that are used.

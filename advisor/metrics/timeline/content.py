@@ -52,6 +52,8 @@ _OF_SEVERAL = (
     r"(?i:nccl|rccl|gloo|hccl|xccl|oneccl|nvshmem|all_?reduce|all_?gather|reduce_?scatter)"
     r"|^_?c10d|^record_param_comms$|^FSDP::|DistributedDataParallel"
 )
+# pytorch/pytorch torch/distributed/fsdp/_fully_shard/_fsdp_state.py: what was set to be prefetched
+_PREFETCHES = r"^FSDP::forward_prefetch for "
 _MOST_NAMED = 5
 # Matrix products, convolutions and attention, and which of them work on 16 bits or fewer, by their
 # names: cuBLAS (bf16_s16816gemm, h884gemm, hgemm), CUTLASS (cutlass::bfloat16_t), cuBLASLt's nvjet
@@ -142,7 +144,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
     kinds = rows(con, _KINDS, [run])
     on_device = any(events for *_, events in kinds)
     kernels = _kernels(con, run) if on_device else {}
-    purpose, engine, communicates = _purpose(con, run)
+    purpose, engine, communicates, prefetches = _purpose(con, run)
     narrow, plain = _precisions(con, run, on_device=on_device)
     gradients = _largest_gradients(con, run)
     found = []
@@ -168,6 +170,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
                 "purpose": purpose,
                 "engine": engine,
                 "alone": not communicates,
+                "prefetches": prefetches,
             }
         )
     return found
@@ -198,18 +201,21 @@ def _kernels(con: Any, run: str) -> Mapping[int, tuple[int, int, list[dict[str, 
     return result
 
 
-def _purpose(con: Any, run: str) -> tuple[str | None, str | None, bool]:
-    """What the recording is of, the engine's name, and whether several ranks work."""
+def _purpose(con: Any, run: str) -> tuple[str | None, str | None, bool, bool]:
+    """What the recording is of, the engine's name, whether several ranks work, and whether they
+    were told to prefetch."""
     names = "(SELECT DISTINCT name FROM event WHERE run = $1 AND name IS NOT NULL)"
     engines = (*ENGINES, *TRAINERS)
-    patterns = [TRAINING, _OF_SEVERAL, _MODEL, *(pattern for _, pattern in engines)]
+    patterns = [TRAINING, _OF_SEVERAL, _PREFETCHES, _MODEL, *(pattern for _, pattern in engines)]
     tests = ", ".join(f"bool_or(regexp_matches(name, ${at + 2}))" for at in range(len(patterns)))
-    ((trains, several, forward, *seen),) = rows(
+    ((trains, several, ahead, forward, *seen),) = rows(
         con, f"SELECT {tests} FROM {names}", [run, *patterns]
     )
     found = [engine for (engine, _), one in zip(engines, seen, strict=True) if one]
     if trains:
         trainers = {name for name, _ in TRAINERS}
-        return "training", next((one for one in found if one in trainers), None), bool(several)
+        trainer = next((one for one in found if one in trainers), None)
+        return "training", trainer, bool(several), bool(ahead)
     engine = next((one for one in found if one in dict(ENGINES)), None)
-    return ("inference" if engine else "forward" if forward else None), engine, bool(several)
+    purpose = "inference" if engine else "forward" if forward else None
+    return purpose, engine, bool(several), bool(ahead)

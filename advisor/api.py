@@ -60,8 +60,9 @@ class Run:
     ) -> FindingsReport:
         """Run the rules and return the whole report (verdict, findings, outcomes)."""
         from advisor import engine
+        from advisor.report.pasted import filled_in
 
-        self._report = engine.diagnose(
+        found = engine.diagnose(
             self.store,
             rule_dirs=[Path(folder) for folder in rule_dirs],
             select=select,
@@ -69,6 +70,7 @@ class Run:
             params=params,
             command=self._command,
         )
+        self._report = filled_in(found)
         return self._report
 
     @property

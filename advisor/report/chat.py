@@ -7,7 +7,7 @@ below its line between fences, as it was written: a command behind a comment wou
 from __future__ import annotations
 
 from advisor.findings import FindingsReport
-from advisor.report import pasted, summary
+from advisor.report import summary
 from advisor.report.clean import one_line, printable
 from advisor.report.options import Options
 from advisor.store.store import Store
@@ -21,7 +21,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     """The five lines; those that have nothing to say are left out."""
     del store, options
     verdict, finding = report.verdict, summary.of_verdict(report)
-    steps = [pasted.to_paste(step, report, verdict.run) for step in verdict.next_steps]
+    steps = verdict.next_steps
     has_gain = finding is not None and bool(finding.savings_ns)
     lines = {
         "Verdict": verdict.headline(),

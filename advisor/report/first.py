@@ -10,13 +10,12 @@ from advisor.messages import SUMMARY, on_page, say
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.timeline.parts import Parts, by_rank, mean
 from advisor.report import comparison as compared
-from advisor.report import comparison_notes, numbers, pasted, summary
+from advisor.report import comparison_notes, numbers, summary
 from advisor.report.figures import KINDS, Figure, StepBar, legend_for
 from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
 
 _LEAST = 0.002  # of the step: less is no two pixels of the bar
-_MOST_STEPS = 3
 _SEEN = 0.05  # of what is named: a difference that a reader sees
 _PART = 0.1  # of what a finding claims: less is not marked
 
@@ -59,9 +58,7 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
         state=summary.state(report),
         title=verdict.headline(),
         why=verdict.why,
-        next_steps=[
-            pasted.to_paste(step, report, verdict.run) for step in verdict.next_steps[:_MOST_STEPS]
-        ],
+        next_steps=verdict.next_steps,
         step=_step(report, store, run, about) if store and run and _has_step(report) else None,
         ranks=_waited_for(store, run, matter) if store and matter else None,
         runs=[item for item in report.runs if item.verdict] if len(report.runs) > 1 else (),

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 from advisor.findings import SEVERITY_ORDER, Finding, FindingsReport, OutcomeKind, Severity
 from advisor.messages import SUMMARY, say
-from advisor.report import pasted, summary
+from advisor.report import summary
 from advisor.report.clean import printable
 from advisor.report.options import Options
 from advisor.store.store import Store
@@ -83,5 +83,5 @@ def _text(finding: Finding, report: FindingsReport) -> str:
         lines.append(f"sure: {sure}")
     lines += [f"fix: {step}" for step in finding.fix]
     if finding.verify:
-        lines.append(f"verify: {pasted.to_paste(finding.verify, report, finding.run)}")
+        lines.append(f"verify: {finding.verify}")
     return printable("\n".join(lines))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from advisor.findings import Finding, FindingsReport, Table
-from advisor.report import humanise, pasted, summary
+from advisor.report import humanise, summary
 from advisor.report.clean import one_line, printable
 from advisor.report.options import Options
 from advisor.store.store import Store
@@ -24,9 +24,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     for text in summary.caveats(report):
         lines += [_escape(f"Note: {text}"), ""]
     if report.verdict.next_steps:
-        run = report.verdict.run
-        steps = [pasted.to_paste(step, report, run) for step in report.verdict.next_steps]
-        for index, step in enumerate(steps, 1):
+        for index, step in enumerate(report.verdict.next_steps, 1):
             lines += _typed(f"{index}. ", step)
         lines.append("")
     if report.findings:
@@ -63,10 +61,7 @@ def _details(number: int, finding: Finding, report: FindingsReport) -> Iterator[
             yield from _typed(f"{index}. ", step)
         yield ""
     if finding.verify:
-        yield from (
-            *_typed("**Verify** ", pasted.to_paste(finding.verify, report, finding.run)),
-            "",
-        )
+        yield from (*_typed("**Verify** ", finding.verify), "")
     if finding.wrong_if:
         yield from (f"**Wrong if** {_escape('; '.join(finding.wrong_if))}", "")
     yield from ("</details>", "")

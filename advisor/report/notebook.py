@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from html import escape
 
 from advisor.findings import FindingsReport
-from advisor.report import pasted, summary
+from advisor.report import summary
 from advisor.report.commands import step_code
 
 
 def render(report: FindingsReport) -> str:
     """A fragment of HTML, everything in it escaped."""
     verdict = report.verdict
-    todo = [pasted.to_paste(step, report, verdict.run) for step in verdict.next_steps]
-    steps = "".join(f"<li>{step_code(step)}</li>" for step in todo)
+    steps = "".join(f"<li>{step_code(step)}</li>" for step in verdict.next_steps)
     rows = [
         _cells("td", [number, f.severity.value, summary.sure(f), summary.per_step(f),
                       summary.cause(f, report), f.rule, summary.place(f)])

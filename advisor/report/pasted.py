@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from advisor.findings import FindingsReport
+from advisor.findings import FindingsReport, Verdict
 from advisor.report.clean import one_line
 
 # Options whose value is a place too, but none that was read.
@@ -57,16 +57,36 @@ def _within(path: str, place: str) -> bool:
     return PurePath(path).is_relative_to(place)
 
 
-def to_paste(text: str, report: FindingsReport, run: str = "") -> str:
-    """``text`` with what was read of ``run`` in the place of OLD; '' is the run where one was.
+def filled_in(report: FindingsReport) -> FindingsReport:
+    """``report`` whose steps and proofs name what was read in the place of OLD, for every view.
 
     Of logs and benchmarks beside recordings nothing can be compared: they are left out.
     """
-    runs = [item for item in report.runs if item.run == run] if run else report.runs
-    if len(runs) != 1:
-        return text
-    known = _arguments(report, runs[0].recordings or runs[0].inputs)
-    return text if known == "PATH" else text.replace(" OLD NEW", f" {known} NEW")
+    places = {item.run: _arguments(report, item.recordings or item.inputs) for item in report.runs}
+    known = {run: place for run, place in places.items() if place != "PATH"}
+    whose = report.verdict.run or (report.runs[0].run if len(report.runs) == 1 else "")
+
+    def said(verdict: Verdict, run: str) -> Verdict:
+        steps = [_with(known.get(run), step) for step in verdict.next_steps]
+        return verdict.model_copy(update={"next_steps": steps})
+
+    return report.model_copy(
+        update={
+            "verdict": said(report.verdict, whose),
+            "runs": [
+                item.model_copy(update={"verdict": item.verdict and said(item.verdict, item.run)})
+                for item in report.runs
+            ],
+            "findings": [
+                item.model_copy(update={"verify": _with(known.get(item.run), item.verify)})
+                for item in report.findings
+            ],
+        }
+    )
+
+
+def _with(place: str | None, text: str) -> str:
+    return text if place is None else text.replace(" OLD NEW", f" {place} NEW")
 
 
 def what_was_read(inputs: Sequence[str]) -> str:

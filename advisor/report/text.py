@@ -51,7 +51,7 @@ def _head(report: FindingsReport, options: Options) -> Iterator[str]:
         yield from _labelled("WHY", verdict.why, options, ansi="1")
     many = len(verdict.next_steps) > 1
     for index, step in enumerate(verdict.next_steps):
-        head, *code = pasted.to_paste(step, report, verdict.run).splitlines()
+        head, *code = step.splitlines()
         lead = f"{index + 1}. " if many else ""
         label = "NEXT" if index == 0 else ""
         yield from _labelled(label, head, options, ansi="1", lead=lead)
@@ -191,7 +191,7 @@ def _details(
     for index, fix in enumerate(finding.fix):
         yield from _typed("fix" if index == 0 else "", fix, options)
     if finding.verify:
-        yield from _typed("verify", pasted.to_paste(finding.verify, report, finding.run), options)
+        yield from _typed("verify", finding.verify, options)
     for index, doubt in enumerate(finding.wrong_if):
         yield from _indented("wrong if" if index == 0 else "", doubt, options)
     if finding.merged:

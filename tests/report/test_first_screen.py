@@ -13,7 +13,7 @@ import pytest
 
 from advisor.findings import Finding, FindingsReport, Severity, VerdictKind
 from advisor.messages import STATES, SUMMARY, say
-from advisor.report import pasted, render, summary
+from advisor.report import render, summary
 from advisor.report.sections.findings import SHOWN
 from tests.report.support import MS, make_report
 
@@ -93,9 +93,7 @@ def test_the_first_screen_answers_a_strangers_questions(name: str) -> None:
     if "(" in gain:
         assert gain[gain.index("(") + 1 : -1].removesuffix(" ms") in verdict.title
     # What to do: the terminal's steps in its order, each once, and all with what is typed
-    assert [step for step in verdict.next_steps if holds(head, pasted.to_paste(step, report))] == (
-        verdict.next_steps
-    )
+    assert [step for step in verdict.next_steps if holds(head, step)] == verdict.next_steps
     if verdict.severity == "info":
         assert STATES["info"].split("{")[0] in head
 

@@ -156,9 +156,7 @@ def _view(
         tables=_tables(finding, name, summary.per(report), every=len(report.runs) < 2),
         timeline=picture,
         open_command=f"advisor open {shlex.quote(finding.id)} {pasted.given(report, finding.run)}",
-        verify=lower_first(pasted.to_paste(finding.verify, report, finding.run))
-        if finding.fix
-        else "",
+        verify=lower_first(finding.verify) if finding.fix else "",
         see=[(link, _kind(link, rules)) for link in finding.see],
         run=summary.run_of(finding, report),
     )

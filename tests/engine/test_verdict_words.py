@@ -39,6 +39,7 @@ OPTION = finding("fp32-gradients", ms=8, probability=0.4, title="Gradients are s
                  fix=["bf16_compress_hook"])  # fmt: skip
 LOSS = finding("exposed-communication", ms=5, probability=None,
                title="all_gather is not hidden under compute")  # fmt: skip
+NAMED = "The link from rank 2 to rank 1 (cluster15101-h2 to cluster15101-h1) is slow"
 LONG = (
     "The link from a-host-with-a-very-long-name.rack-17.row-3.example.internal to"
     " another-host-with-a-long-name.rack-18.row-3.example.internal is slow"
@@ -53,6 +54,10 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"findings": [finding(**RANK)], "facts": FACTS._replace(whole_trace=True)},
         {"findings": [finding("desync", None, severity="critical",
                               title="Ranks disagree about call 2 among all 4 ranks")]},
+        {"facts": FEW, "shares": shares(exposed=0.28, idle=0.55, wait_known=False),
+         "findings": [finding("launch-bound", ms=19, claims={"idle": 19 * MS}, verify="compare",
+                              title="Kernels are launched too late and the GPU idles",
+                              fix=["Launch many at once.", "Then fuse."])]},
     ],
     "probable": [
         {"findings": [finding(probability=0.7, **LINK)]},
@@ -60,6 +65,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     ],
     "unknown-cost": [
         {"findings": [finding(**LINK, **WIDE)]},
+        {"findings": [finding(**LINK | {"title": NAMED}, **WIDE)]},
         {"findings": [finding(**LINK | {"title": LONG}, **WIDE)]},
     ],
     "healthy": [

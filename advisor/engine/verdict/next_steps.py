@@ -115,9 +115,11 @@ def _of_device(sandbox: Sandbox) -> str:
     return say(STEPS, "device-lost" if sandbox.records(launched) else "device", {})
 
 
-def of_finding(found: Finding) -> list[str]:
+def of_finding(found: Finding, record: Sequence[str] = ()) -> list[str]:
+    """Its fixes, how to ``record`` what is missing beside it, and the proof."""
     proof = [say(STEPS, "proof", {"verify": found.verify})] if found.verify else []
-    return [*found.fix[: MOST_STEPS - len(proof)], *proof]
+    fixes = found.fix[: max(1, MOST_STEPS - len(record) - len(proof))]
+    return [*fixes, *record, *proof][:MOST_STEPS]
 
 
 def _tries(it: Situation) -> list[str]:

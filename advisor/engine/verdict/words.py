@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from advisor.engine import how_to_record
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.verdict.choice import NOBODYS, SMALL, Decision
+from advisor.engine.verdict.choice import NOBODYS, SMALL, Decision, mostly
 from advisor.engine.verdict.facts import LOST, Shares, Situation
 from advisor.engine.verdict.grade import ABOUT_FINDINGS, severity_of
 from advisor.engine.verdict.next_steps import (
@@ -38,19 +39,14 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
     """The verdict that readers see, with the values that it rests on."""
     values = _values(decision, it)
     code = _code(decision)
-    title = say(VERDICTS, code, values | {"brief": False})
-    if len(title) > MOST_TITLE:
-        # What measures a link stands under NEXT too, and interval and possible cause in the list.
-        shorter: dict[str, Any] = {"probed": True, "brief": True}
-        if values.get("possible"):
-            titles = [item.title.rstrip(".") for item in it.findings]
-            shorter["possible"] = f"finding {titles.index(values['possible']) + 1}"
-        title = say(VERDICTS, code, values | shorter)
-    title = fitted(title, MOST_TITLE)
+    titles = _titles(code, values, it)
+    short = (text for text in titles if len(text) <= MOST_TITLE)
+    title = next(short, fitted(titles[-1], MOST_TITLE))
     found = decision.finding
     believed = None if decision.reason == "probe-denies" else found
     if believed is not None:
-        why, steps = [*believed.because[:1]], of_finding(believed)
+        record = how_to_record.all_ranks(sandbox, missing=True) if _may_wait(believed, it) else []
+        why, steps = [*believed.because[:1]], of_finding(believed, record)
         if not any(". " in text for text in why):
             why += [*_beside(believed, it, values), *believed.because[1:]]
     else:
@@ -67,6 +63,19 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
         why=" ".join(why[:2]),
         next_steps=steps[:MOST_STEPS],
     )
+
+
+def _titles(code: str, values: dict[str, Any], it: Situation) -> list[str]:
+    """The title, and shorter ones for names that are long.
+
+    What measures a link stands under NEXT too, interval and possible cause in the list.
+    """
+    shortest: dict[str, Any] = {"probed": True}
+    if values.get("possible"):
+        titles = [item.title.rstrip(".") for item in it.findings]
+        shortest["possible"] = f"finding {titles.index(values['possible']) + 1}"
+    shorter = ({"brief": False}, {"brief": True}, {"brief": True} | shortest)
+    return [say(VERDICTS, code, values | one) for one in shorter]
 
 
 def _code(decision: Decision) -> str:
@@ -158,17 +167,22 @@ def _communication_beside(
     """Of communication that missing ranks may explain, and of a gain beyond what is exposed."""
     if found.savings_low_ns == 0 and (it.cut_ranks or it.missing_ranks):
         return [say(WHYS, "unread", {"cut": it.cut_ranks, "missing": it.missing_ranks})]
-    total = sum(found.claims.values())
-    if 2 * found.claims.get("idle", 0) > total:
-        unknown = not (shares.wait_known or it.facts.all_ranks) and shares.exposed >= LOST
-        return [say(WHYS, "beside-missing", values)] if unknown else []
+    if _may_wait(found, it):
+        return [say(WHYS, "beside-missing", values)]
     exposed_ns = shares.exposed * it.step_ns
-    beyond = 2 * found.claims.get("transfer", 0) > total and not it.facts.whole_trace
+    beyond = mostly(found, "transfer") and not it.facts.whole_trace
     # A replay knows what else moves; a model does not.
     beyond = beyond and found.confidence is Confidence.REPLAYED
     if beyond and (found.savings_high_ns or 0) > _ROUNDED * exposed_ns:
         return [say(WHYS, "beyond", values)]
     return []
+
+
+def _may_wait(found: Finding, it: Situation) -> bool:
+    """Whether beside idle time that a finding explains, missing ranks may explain as much more."""
+    if it.shares is None or it.shares.wait_known or it.facts.all_ranks:
+        return False
+    return it.shares.exposed >= LOST and mostly(found, "idle")
 
 
 def _idle_beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[str]:

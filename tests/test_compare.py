@@ -258,7 +258,7 @@ def test_theory_is_left_out_of_recordings_that_do_not_say_enough(written: Compar
 def test_a_kind_of_time_has_one_figure_in_both_tables(written: Compared) -> None:
     lines = written.text.splitlines()
     for short, long in (("compute ", "compute ms"), ("idle ", "idle ms"),
-                        ("waiting for a peer ", "  waiting ms"),
+                        ("waiting for a peer (mean of ranks) ", "  waiting ms"),
                         ("exposed transfer ", "  transfer ms")):  # fmt: skip
         said = next(line for line in lines if line.startswith(short))
         every = next(line for line in lines if line.startswith(f"{long} "))

@@ -165,7 +165,7 @@ def matters(found: Comparison) -> list[list[str]]:
     least_ns = _SEEN * max(before, after)
     rows: list[tuple[str, float, float]] = [(say(COMPARED, "median", {}), before, after)]
     rows += [
-        # What one rank waits stands in its finding: here it is a mean, with those that wait for none.
+        # What one rank waits stands in its finding; here it is a mean.
         (_kind(it.kind), it.base_ns, it.other_ns)
         for it in changes(base, other)
         if max(it.base_ns, it.other_ns) >= least_ns

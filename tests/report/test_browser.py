@@ -184,6 +184,17 @@ def test_links_to_sections_are_whole_on_a_telephone(
     assert max(browser.evaluate(ends)) <= 390
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_row_is_cut_on_a_telephone(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name], width=390, height=844)
+    cut = browser.evaluate(
+        "[...document.querySelectorAll('.row *')].filter(part => part.clientHeight > 0 && "
+        "getComputedStyle(part).overflow === 'hidden' && part.tagName !== 'svg' && "
+        "part.scrollHeight > part.clientHeight + 1).map(part => part.textContent)"
+    )
+    assert cut == []
+
+
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
 @pytest.mark.parametrize(("name", "rows"), [("link", 4), ("three", 5), ("logs", 5)])
 def test_five_findings_fit_on_the_first_screen(

@@ -2,7 +2,7 @@
 
 No call of a collective ends on one rank before it began on another. Each call so bounds by how much
 two clocks differ, from below and from above; where no difference satisfies the calls, the ranks did
-not make them together.
+not make them together. Nor did ranks of one host that share no call and no moment.
 """
 
 from __future__ import annotations
@@ -25,12 +25,25 @@ FROM first f JOIN call c ON c.call_id = f.call_id AND c.rank <> f.rank
 GROUP BY f.rank, c.rank HAVING count(*) >= $fewest ORDER BY c.rank
 """
 
+# One host has one clock: what has ended there before a rank began cannot have met it.
+_NEVER_BESIDE = """
+WITH own AS (
+  SELECT rank, process_group, any_value(host) AS host, min(start_ns) AS begin_ns,
+    max(end_ns) AS end_ns
+  FROM call JOIN rank USING (rank) WHERE process_group IS NOT NULL
+  GROUP BY rank, process_group HAVING max(coalesce(matched_ranks, 1)) <= 1)
+SELECT DISTINCT b.rank FROM own a JOIN own b ON a.host = b.host AND a.rank < b.rank
+  AND a.process_group = b.process_group AND (a.end_ns < b.begin_ns OR b.end_ns < a.begin_ns)
+"""
+
 
 def strangers(sandbox: Sandbox) -> list[int]:
     """Ranks that cannot have been in calls with the lowest rank of their groups."""
+    apart = {int(row["rank"]) for row in sandbox.records(_NEVER_BESIDE)}
     rows = sandbox.records(_APART, {"fewest": _FEWEST_CALLS})
     return sorted(
-        {
+        apart
+        | {
             int(row["rank"])
             for row in rows
             if row["least_ns"] - row["most_ns"] > max(_LEAST_NS, _DRIFT * row["span_ns"])

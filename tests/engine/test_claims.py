@@ -109,3 +109,18 @@ def test_calls_at_once_wait_no_longer_than_their_step_is_exposed_beside_transfer
         rows = sandbox.records("SELECT exposed_transfer_ns, exposed_wait_ns FROM waiting_call")
     assert [row["exposed_transfer_ns"] for row in rows] == [4_000_000, 4_000_000]
     assert [row["exposed_wait_ns"] for row in rows] == [0, 0]
+
+
+@pytest.mark.parametrize(("span_ns", "waiting"), [(23_000_000, False), (15_000_000, True)])
+def test_a_burst_claims_its_waiting_where_that_is_most_of_it(span_ns: int, waiting: bool) -> None:
+    """Six logged values wait 9 ms in all and send for 6; the rest of their burst is Python."""
+    call = {"rank": [0, 1], "step": [0, 1], "op": "all_reduce", "process_group": "0", "bytes": 4}
+    call |= {"dur_ns": 15_000_000, "wait_ns": 9_000_000, "exposed_transfer_ns": 6_000_000}
+    exposed = {"rank": [0, 1], "step": [0, 1], "exposed_comm_ns": 15_000_000}
+    tables = {"collective": [call], "step_breakdown": [exposed]}
+    row = {"kind": "logged", "op": "all_reduce", "groups": ["0"], "bytes": 4, "idle_ns": 0}
+    row |= {"exposed_ns": 6_000_000, "wait_ns": 9_000_000, "span_ns": span_ns, "used_steps": 2}
+    with Sandbox(None, "example") as sandbox:
+        fill(sandbox, Example(name="one", expect="passed", ranks=2, steps=2, tables=tables))
+        claims = claims_of(RULES["redundant-collectives"], sandbox, row)
+    assert sorted(set(claims.ns.tolist())) == [6_000_000] + [9_000_000] * waiting

@@ -7,9 +7,10 @@ from pathlib import Path
 from advisor import engine
 from advisor.config.atomic_files import write_atomic
 from advisor.errors import AdvisorError
-from advisor.findings import FindingsReport, Severity, VerdictKind
+from advisor.findings import Severity, VerdictKind
 from advisor.messages import STEPS, TUNED_TRIED, say
 from advisor.report import render
+from advisor.report.pasted import filled_in
 from advisor.report.sections import sweep as sweep_section
 from advisor.store import Store
 from advisor.store.columns import insert_rows
@@ -64,7 +65,7 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
         "INSERT INTO sweep VALUES (?, ?)",
         [sweep.job.name, recommendation.model_dump_json()],
     )
-    report: FindingsReport = engine.diagnose(store, command="advisor tune --sweep")
+    report = filled_in(engine.diagnose(store, command="advisor tune --sweep"))
     cause = _cause(sweep, recommendation)
     verdict = report.verdict.model_copy(
         update={

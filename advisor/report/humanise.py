@@ -31,6 +31,11 @@ _WHOLE: dict[str, tuple[str, _Format]] = {
     "bytes": ("size", numbers.traffic),
     "share": ("share", numbers.share),
     "call_id": ("call", numbers.cell),
+    "alpha_ns": ("latency α, ms", numbers.milliseconds),
+    "beta_ns_per_byte": ("ns per byte β", numbers.cell),
+    "n_star_bytes": ("n* (half latency)", numbers.traffic),
+    "r2": ("R² of the fit", numbers.cell),
+    "on_path_ns": ("critical path, ms", numbers.milliseconds),
 }
 
 

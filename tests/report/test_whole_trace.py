@@ -38,3 +38,10 @@ def test_times_of_a_whole_trace_are_in_all() -> None:
     assert late is not None
     assert late.figures[0].table is not None
     assert "each peer waits in all" in late.figures[0].table.columns
+
+
+def test_symbols_of_evidence_tables_stand_beside_their_meaning() -> None:
+    names = ["alpha_ns", "beta_ns_per_byte", "n_star_bytes", "r2", "on_path_ns"]
+    titles, rows = humanise.table(names, [[2_000_000, 0.33, 600_000, 0.97, 5_000_000]])
+    assert all(len(title.split()) > 2 for title in titles)
+    assert rows[0] == ["2", "0.33", "600 kB", "0.97", "5"]

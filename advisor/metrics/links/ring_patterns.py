@@ -36,8 +36,9 @@ down to where a rail that is slow everywhere would be: a machine with one NIC ha
 
 _PROTOCOLS = {SIMPLE: 0.75, LOW_LATENCY: 0.25}
 """What calls large enough to be looked at use: LL128 is for those up to some MB."""
-_MOST_ROUNDS = 4
-"""Until starts and ends agree on the clocks: each moves what is left by what paths leave open."""
+_ROUNDS = 8
+"""Until starts and ends agree on the clocks: each moves what is left by what paths leave open. The
+first go to and fro where clocks are off by more than ranks come apart."""
 _MOST_AT_ONCE = 4_000_000
 """Numbers that are worked with together: of long rings the loops' bytes are taken one by one."""
 _Key = tuple[int, bytes, bool, Assumed]
@@ -227,7 +228,7 @@ class Patterns:
         hosts = int(own.max()) + 1
         off = np.zeros((hosts, 1, 1, 1, *reached.shape[4:]))
         later = np.empty_like(reached[0])
-        for number in range(_MOST_ROUNDS):
+        for number in range(_ROUNDS):
             left = reached[0] + off[0]
             for by_host, by in zip(reached[1:hosts], off[1:], strict=True):
                 np.add(by_host, by, out=later)
@@ -235,7 +236,7 @@ class Patterns:
             if block.unread is not None:
                 np.maximum(left, reached[hosts] + block.unread * block.time_ns, out=left)
             late = _unexplained(block, left, last)
-            if hosts < 2 or number == _MOST_ROUNDS - 1:
+            if hosts < 2 or number == _ROUNDS - 1:
                 break
             usual = np.median(late, axis=1)
             for host in range(hosts):

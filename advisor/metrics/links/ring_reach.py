@@ -159,17 +159,17 @@ class Reach:
         assumed: Assumed,
     ) -> Floats:
         """From the arrival at a position to when ranks leave, by loops, level and position, ns."""
-        once = (loops > 1).astype(np.intp)
-        counts = (1, MOST_LOOPS)[: int(once.max()) + 1]
+        which = np.minimum(loops, MOST_LOOPS).astype(np.intp) - 1
+        counts = tuple(range(1, int(which.max()) + 2))
         table = self._paths_of(block.op, slow, within, latency, assumed, counts)
         slices = PASSES[block.op] * (len(slow) - 1) * assumed.protocol.slices * loops
         if latency:
-            times = _delayed(block, table, once, slices)
+            times = _delayed(block, table, which, slices)
         else:
             pace = FACTORS if some_slow else np.ones(1)
             chosen = table if slow.any() else np.repeat(table, len(pace), axis=1)
             unit_ns = block.time_ns / (slices[:, None] * pace)
-            times = unit_ns[..., None, None] * chosen[once]
+            times = unit_ns[..., None, None] * chosen[which]
         return np.ascontiguousarray(np.moveaxis(times, 3, 0))
 
     def _paths_of(
@@ -202,16 +202,16 @@ def _turned(ring: Bools, by: int) -> Bools:
     return np.concatenate([ring[by:], ring[:by]])  # numpy's roll takes ten times as long
 
 
-def _delayed(block: Block, table: Floats, once: Int64s, slices: Floats) -> Floats:
+def _delayed(block: Block, table: Floats, which: Int64s, slices: Floats) -> Floats:
     """ns that the paths take where a call is longer by each of ``ADDED_NS`` in each pass.
 
     How long a delay that makes in slices is looked up: paths are piecewise linear in it.
     """
     longest = table.max(axis=(2, 3))
-    factors = (longest / longest[:, :1])[once]
+    factors = (longest / longest[:, :1])[which]
     left = np.maximum(block.time_ns - PASSES[block.op] * ADDED_NS, 0.01 * block.time_ns)
     times = np.empty((len(slices), len(ADDED_NS), *table.shape[2:]))
-    for row, (kind, number) in enumerate(zip(once, slices, strict=True)):
+    for row, (kind, number) in enumerate(zip(which, slices, strict=True)):
         at = np.interp(block.time_ns / left, factors[row], np.arange(len(_DELAYS)))
         low = np.minimum(at.astype(np.intp), len(_DELAYS) - 2)
         part = (at - low)[:, None, None]

@@ -84,6 +84,7 @@ def test_places_with_nothing_in_common_are_said_only_if_likelier_than_the_networ
     seen = by_posterior.by_posterior(data, HOME)
     assert [one.culprit.kind for one in seen] == kinds
     assert all(one.evidence["added_ns"] == 1e6 for one in seen if found.fixed)
+    assert all(one.culprit.candidates == tuple(HOME) for one in seen if found.fixed)
 
 
 def test_a_network_whose_messages_are_late_may_be_slow_for_all_that_others_do_not_take(

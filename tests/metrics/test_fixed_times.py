@@ -50,6 +50,12 @@ def test_less_than_half_of_the_time_shows_the_latency_too() -> None:
     assert 0.1 < found.share[0] < found.share[1] < 0.5
 
 
+def test_larger_calls_that_take_no_longer_are_latency_as_a_whole() -> None:
+    found = fixed_time([took(20 * MB, 10 * MS), took(80 * MB, 9 * MS)], BETWEEN)
+    assert found is not None
+    assert 0.8 < found.share[0] <= found.share[1] <= found.share[2] < 1
+
+
 @pytest.mark.parametrize(
     "timed",
     [

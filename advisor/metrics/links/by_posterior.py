@@ -108,7 +108,9 @@ def _by_fixed_time(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen
     whole, (low, middle, high) = network_culprit(data, home), found.fixed.share
     sheet = _by_sheet(data, home, found)
     return Seen(
-        whole._replace(kind="candidates", words=f"{whole.words} (latency)"),
+        whole._replace(
+            kind="candidates", words=f"{whole.words} (latency)", candidates=tuple(sorted(home))
+        ),
         (low, middle, high if sheet is None else max(high, sheet.share[2])),
         found.fixed.calls,
         "calls of other sizes",

@@ -63,7 +63,7 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
     begins = float((spread @ design.T @ (weights * times))[0])
     error = 2.0 * math.sqrt(float(spread[0, 0]))
     took = float(np.average(times, weights=[one.calls for one in kinds]))
-    low, high = begins - error, min(begins + error, float(times.min()))
+    low, high = np.minimum((begins - error, begins + error), times.min()).tolist()
     if low < MANY_TIMES * usual_ns or low < _LEAST * took:
         return None
     added = [max(0.0, ns - _USUAL_TIMES * usual_ns) for ns in (low, min(begins, high), high)]

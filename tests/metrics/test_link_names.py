@@ -20,20 +20,30 @@ def test_hosts_without_a_name_are_named_by_their_ranks() -> None:
 def test_the_nic_that_is_slow_with_or_without_its_neighbour_is_named() -> None:
     """GIVEN rank 2's NIC or the switch of ranks 2 and 3 THEN rank 3 is not accused beside it."""
     home = {rank: f"node{rank}" for rank in range(4)}
-    infos = {rank: RankInfo(rank, home[rank], 0, 4, True, {}) for rank in home}
     of_two = Location("switch", inside=False, ranks=(2, 3))
-
-    def named(*locations: Location) -> tuple[str, int, int | None]:
-        found: Any = SimpleNamespace(
-            locations=locations, parts=(0.6, 0.4), rings=None, in_rings_between=False
-        )
-        data: Any = SimpleNamespace(infos=infos)
-        culprit = culprit_of(found, data, home)
-        return culprit.kind, culprit.src, culprit.dst
-
-    assert named(Location("rank", inside=False, ranks=(2,)), of_two) == ("rank", 2, None)
+    assert named(home, Location("rank", inside=False, ranks=(2,)), of_two) == ("rank", 2, None)
     ends = [Location("rank", inside=False, ranks=(rank,)) for rank in (2, 3)]
-    assert named(*ends) == ("edge", 2, 3)
+    assert named(home, *ends) == ("edge", 2, 3)
+
+
+def test_the_host_that_is_slow_with_or_without_its_neighbour_is_named() -> None:
+    """GIVEN host b's network or the switch of hosts a and b THEN host a is not accused."""
+    home = {rank: "abcd"[rank // 2] for rank in range(8)}
+    of_two = Location("switch", inside=False, ranks=(0, 1, 2, 3))
+    own = Location("host", inside=False, ranks=(2, 3))
+    assert named(home, of_two, own) == ("host", 2, None)
+    distant = Location("host", inside=False, ranks=(2, 3), latency=True)
+    assert named(home, of_two, distant)[0] == "candidates"
+
+
+def named(home: dict[int, str], *locations: Location) -> tuple[str, int, int | None]:
+    infos = {rank: RankInfo(rank, host, 0, len(home), True, {}) for rank, host in home.items()}
+    found: Any = SimpleNamespace(
+        locations=locations, parts=(0.6, 0.4), rings=None, in_rings_between=False
+    )
+    data: Any = SimpleNamespace(infos=infos)
+    culprit = culprit_of(found, data, home)
+    return culprit.kind, culprit.src, culprit.dst
 
 
 def test_all_hosts_whose_names_fill_a_line_are_all_hosts() -> None:

@@ -140,10 +140,12 @@ def _at(places: Sequence[Location], host: Home, home: Mapping[int, Home]) -> lis
 
 
 def _without_wider(places: Sequence[Location]) -> tuple[Location, ...]:
-    """Of what is open only because more GPUs may share the NIC, the smallest."""
+    """Of what is open only because more GPUs may share the NIC, or hosts the switch, the smallest:
+    it is slow whether or not others are too."""
     least = min(places, key=lambda one: len(one.ranks))
     alike = all(
-        (one.kind, one.inside, one.direction) == (least.kind, least.inside, least.direction)
+        (one.inside, one.direction) == (least.inside, least.direction)
+        and (one.kind == least.kind or (one.kind == "switch" and not least.latency))
         and {*least.ranks} <= {*one.ranks}
         for one in places
     )

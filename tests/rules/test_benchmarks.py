@@ -306,3 +306,17 @@ def test_records_of_inspector_name_no_file_that_is_not_there(tmp_path: Path) -> 
         found = [item for item in run.report.findings if item.rule == "benchmark-below-limit"]
     assert len(found) == 1
     assert "None" not in found[0].where
+
+
+@pytest.mark.parametrize(("gbps", "is_held"), [(60.0, True), (339.0, False)])
+def test_what_the_slowest_machine_cannot_carry_is_held_against_none(
+    gbps: float, is_held: bool, tmp_path: Path
+) -> None:
+    """Two hosts of H100: the slowest known has four NICs, and these may have eight."""
+    rows = [(size, size * bus_factor("all_reduce", 16) / gbps / 1e3) for size in SIZES]
+    table = {"op": "all_reduce", "ranks": 16, "hosts": 2, "device": "NVIDIA H100 80GB HBM3"}
+    place = tmp_path / "table.txt"
+    place.write_text(printed({**table, "rows": rows}))
+    with advisor.load(place) as run:
+        limits = run.sql("SELECT limit_gbps FROM bench_curve")["limit_gbps"]
+    assert list(limits.notna()) == [is_held]

@@ -320,3 +320,13 @@ def test_what_the_slowest_machine_cannot_carry_is_held_against_none(
     with advisor.load(place) as run:
         limits = run.sql("SELECT limit_gbps FROM bench_curve")["limit_gbps"]
     assert list(limits.notna()) == [is_held]
+
+
+def test_the_share_that_is_said_is_that_of_the_two_figures_beside_it(tmp_path: Path) -> None:
+    """A table that ends where latency is half of a call gets more at larger sizes."""
+    times = [(size, 2e5 + size * bus_factor("all_reduce", 16) / 12.0 / 1e3) for size in SIZES]
+    table = {"op": "all_reduce", "ranks": 16, "hosts": 2, "device": "NVIDIA H200"}
+    all_found = found(tmp_path, [printed({**table, "rows": times})])
+    (one,) = [item for item in all_found if item.rule == "benchmark-below-limit"]
+    # At 1 GiB 5.5 GB/s, and 12 beyond: 1.4 and 3 % of 400.
+    assert "1.4 %" in one.because[0]

@@ -55,7 +55,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"findings": [finding("desync", None, severity="critical",
                               title="Ranks disagree about call 2 among all 4 ranks")]},
         {"facts": FEW, "shares": shares(exposed=0.28, idle=0.55, wait_known=False),
-         "findings": [finding("launch-bound", ms=19, claims={"idle": 19 * MS}, verify="compare",
+         "findings": [finding("launch-bound", ms=30, claims={"idle": 30 * MS}, verify="compare",
                               title="Kernels are launched too late and the GPU idles",
                               fix=["Launch many at once.", "Then fuse."])]},
     ],

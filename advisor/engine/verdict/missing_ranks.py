@@ -38,17 +38,18 @@ def ranks_missing(it: Situation, shares: Shares) -> Decision | None:
 
 
 def _explained(it: Situation, shares: Shares) -> bool:
-    """Whether what was found may be all that is exposed, or is idle time with a sure cause.
+    """Whether what was found may be all that is exposed, or is idle time of more than that.
 
     A likely cause in these very calls need give back half of it only: the rest may be waiting. Of
     one that is counted, and so holds whoever is missing (partly_read.py), the high end counts.
     """
     exposed_ns = shares.exposed * it.step_ns
     first = best(it, LARGE)
-    sure = first.finding if first is not None and first.kind in _OF_SURE_CAUSE else None
-    if sure is not None and mostly(sure, "idle"):
-        # Missing ranks have no part in that; what they may explain stands beside it.
-        return True
+    if first is not None and first.finding is not None and first.kind in _OF_SURE_CAUSE:
+        # Missing ranks have no part in what idles by itself.
+        gives_ns = first.finding.savings_ns or 0
+        if gives_ns >= exposed_ns and mostly(first.finding, "idle"):
+            return True
     top = next((item for item in it.findings if item.savings_ns), None)
     if top is None:
         return False

@@ -263,8 +263,9 @@ def _limit(curve: Curve, device: Device, said: Machine | None) -> Ceiling | None
     if board and board > _MOST_BOARD and limit is not None and curve.reach_gbps > limit.gbps:
         return least(-(-ranks // board))  # the hosts are trays of a rack, joined by NVLink
     # What measures more than the slowest machine's NICs carry has others: nothing says which.
-    guessed = said is None and limit is not None and limit.by == "NICs"
-    return None if guessed and limit is not None and curve.reach_gbps > limit.gbps else limit
+    if said is None and limit and limit.by == "NICs" and curve.reach_gbps > limit.gbps:
+        return None
+    return limit
 
 
 def _hosts(ranks: int, board: int | None) -> int | None:

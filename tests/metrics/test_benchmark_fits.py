@@ -20,7 +20,7 @@ HEADER = """\
 ALPHA_NS, BETA = 2_500.0, 0.005
 
 
-def output(op: str = "all_reduce", hosts: int = 1) -> str:
+def output(op: str = "all_reduce", hosts: int = 1, beta: float = BETA) -> str:
     """What the program prints where calls follow t = k α + m S β exactly, on 8 A100."""
     devices = "\n".join(
         f"#   Rank  {n} Pid 1 on node{n % hosts} device  {n} [0x00] A100-SXM4-40GB"
@@ -32,7 +32,7 @@ def output(op: str = "all_reduce", hosts: int = 1) -> str:
     lines = []
     for power in range(3, 31):
         size = 2**power
-        us = (k * ALPHA_NS + m * size * BETA) / 1e3
+        us = (k * ALPHA_NS + m * size * beta) / 1e3
         half = f"{us:.3f} {size / us / 1e3:.2f} {1.75 * size / us / 1e3:.2f} N/A"
         lines.append(f"{size} {size // 4} float sum {half} {half}")
     return HEADER.format(op=op, devices=devices) + "\n".join(lines) + "\n"
@@ -64,10 +64,16 @@ def test_text_and_report_show_fit_and_hardware(tmp_path: Path) -> None:
 
 
 def test_links_inside_a_host_are_no_measure_of_a_benchmark_across_hosts(tmp_path: Path) -> None:
-    (tmp_path / "out.log").write_text(output(hosts=2))
+    (tmp_path / "out.log").write_text(output(hosts=2, beta=10 * BETA))
     with advisor.load(tmp_path / "out.log") as run:
         assert run.sql("SELECT link_kind FROM alpha_beta")["link_kind"].tolist() == ["inter"]
         assert run.report.verdict.values["limit_by"] == "NICs"
+
+
+def test_what_beats_the_slowest_nics_of_such_hosts_is_held_against_no_limit(tmp_path: Path) -> None:
+    (tmp_path / "out.log").write_text(output(hosts=2))
+    with advisor.load(tmp_path / "out.log") as run:
+        assert run.report.verdict.values.get("limit_by") is None
 
 
 def test_sizes_off_one_line_widen_the_interval(tmp_path: Path) -> None:

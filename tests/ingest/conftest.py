@@ -16,14 +16,15 @@ _QUICK_LAYOUTS = ("kineto", "compact")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave one damage in one more layout to the full run, and all of it by the database, whose
-    parser is slow itself, to the long one."""
+    """Leave one damage in one more layout to the full run, and to the long one what the database,
+    whose parser is slow itself, reads in another layout than Kineto's own."""
     values = item.callspec.params if hasattr(item, "callspec") else {}
     layout = values.get("layout")
     if layout is not None and getattr(layout, "__name__", layout) not in _QUICK_LAYOUTS:
         item.add_marker(pytest.mark.slow)
+    elsewhere = layout is not None and getattr(layout, "__name__", layout) != "kineto"
     database = values.get("both_paths") == "database"
-    if database and len(list(item.iter_markers("slow"))) > 1:
+    if database and (elsewhere or len(list(item.iter_markers("slow"))) > 1):
         item.add_marker(pytest.mark.long)
 
 

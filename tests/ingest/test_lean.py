@@ -38,8 +38,7 @@ def _same(path: Path) -> None:
     "name",
     [
         "lab-ddp-hidden-communication",
-        "lab-fsdp2-slow-link",
-        *long("lab-pp-few-micro-batches"),
+        *long("lab-fsdp2-slow-link", "lab-pp-few-micro-batches"),
     ],
 )
 def test_what_is_found_in_our_recordings_stays(fixtures_dir: Path, name: str) -> None:
@@ -49,7 +48,7 @@ def test_what_is_found_in_our_recordings_stays(fixtures_dir: Path, name: str) ->
 # What a kernel belongs to and which step launched it is told by host events alone.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["ddp_8xMI300", *long("dlrm_8xV100", "ddp_2xA100_metadata"), "nsys_2gpu"]
+    "name", ["ddp_8xMI300", *long("dlrm_8xV100", "ddp_2xA100_metadata", "nsys_2gpu")]
 )
 def test_what_is_found_on_gpus_stays(shared_data: Path, name: str) -> None:
     _same(shared_data / name)

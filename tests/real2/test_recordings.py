@@ -148,6 +148,7 @@ def test_what_idles_a_device_most_is_mended_before_the_other_ranks_are_recorded(
         assert [fix in step for step in report.verdict.next_steps].index(True) == place, name
 
 
+@pytest.mark.long
 def test_six_recordings_make_a_page_below_210_kilobytes(real2: Callable[[str], Run]) -> None:
     """Two of them have timelines of hundreds of kernels, one has 16 ranks of dumps."""
     run = real2("")

@@ -81,8 +81,8 @@ def test_a_late_rank_is_no_slow_link() -> None:
     assert rows(fabric, hsdp(fabric), slow={5: 1.5}) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("unread", "near"), [*long(((5,), [2, 3])), ((4, 5), [2, 3])])
+@pytest.mark.long
+@pytest.mark.parametrize(("unread", "near"), [((5,), [2, 3]), ((4, 5), [2, 3])])
 def test_ranks_whose_files_are_lost_hide_no_slow_nic(
     unread: tuple[int, ...], near: list[int]
 ) -> None:

@@ -138,6 +138,7 @@ def test_memory_running_out_is_recognised(tmp_path: Path) -> None:
     assert failed.value.out_of_memory
 
 
+@pytest.mark.long
 def test_another_package_of_that_name_in_the_working_folder_does_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,7 @@ def times_slower(text: str, factor: float) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_trees_over_two_hosts_beat_one_nic_and_miss_nvlink(
     shared_data: Path, tmp_path: Path
 ) -> None:

@@ -466,11 +466,12 @@ CREATE TABLE overlap_slowdown (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank
   kernels INTEGER NOT NULL,         -- kinds of kernels seen both ways
-  calls_under INTEGER NOT NULL,     -- calls under communication
-  slowdown DOUBLE NOT NULL,         -- time under communication / time alone, weighted by time
+  calls_under INTEGER NOT NULL,     -- of them, calls mostly beside transfers
+  slowdown DOUBLE NOT NULL,         -- time beside transfers / time alone, weighted by time
   slowdown_low DOUBLE,              -- 95 % interval over kinds
   slowdown_high DOUBLE,             -- 95 % interval over kinds
-  cost_ns_per_step BIGINT NOT NULL  -- time that it adds per step
+  cost_ns_per_step BIGINT NOT NULL, -- time that it adds per step to all compute
+  compared_ns_per_step BIGINT NOT NULL  -- and to the kinds seen both ways
 );
 
 -- Whether streams share one queue to the device: in which order launched work started.

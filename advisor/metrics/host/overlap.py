@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from advisor.metrics.collectives.call import Call, when_moving
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s
@@ -21,14 +23,18 @@ _SHORTEST_NS = 5_000
 # shapes and another mix of them ran beside communication, the quartiles disagree by more than that.
 _QUARTILES = (0.25, 0.5, 0.75)
 _ONE_FACTOR = 1.3
-# Under communication: nine tenths of it; alone: none.
-_COVERED = 0.9
+# Under communication: half of it beside what transfers, so that its slowing is not lost in noise.
+_COVERED = 0.5
 
 
 def overlap_row(
-    events: Events, line: Timeline, occupancy: Occupancy, steps: Steps
+    events: Events, line: Timeline, occupancy: Occupancy, calls: Sequence[Call], steps: Steps
 ) -> dict[str, Any] | None:
-    """The row of ``overlap_slowdown`` of one GPU; None without kernels seen both ways."""
+    """The row of ``overlap_slowdown`` of one GPU; None without kernels seen both ways.
+
+    Compute that runs ``slowdown`` times slower beside a transfer loses 1 - 1 / slowdown of the time
+    that it spends there. A collective that waits for late ranks moves nothing and slows nothing.
+    """
     if not len(occupancy.comm):
         return None
     chosen = np.flatnonzero((line.kind == COMPUTE) & (line.end - line.start >= _SHORTEST_NS))
@@ -36,39 +42,42 @@ def overlap_row(
         return None
     start, end = line.start[chosen], line.end[chosen]
     duration = end - start
-    covered = occupancy.comm.covered(start, end)
-    under, alone = covered >= _COVERED * duration, covered == 0
+    beside = (when_moving(calls) & occupancy.comm).covered(start, end)
+    under, alone = beside >= _COVERED * duration, occupancy.comm.covered(start, end) == 0
     if under.sum() < _FEWEST or alone.sum() < _FEWEST:
         return None
     kernel = _kernels(events, line.rank, line.event_id[chosen], on_device=line.on_device)
-    ratios, weights, calls = [], [], 0
+    losses, weights, compared, compared_ns = [], [], 0, 0
     order = np.argsort(kernel, kind="stable")
     for own in np.split(order, np.flatnonzero(np.diff(kernel[order])) + 1):
-        with_comm, without = duration[own[under[own]]], duration[own[alone[own]]]
+        with_comm, without = own[under[own]], duration[own[alone[own]]]
         if len(with_comm) < _FEWEST or len(without) < _FEWEST:
             continue
-        times = np.quantile(with_comm, _QUARTILES) / np.quantile(without, _QUARTILES)
-        if times.max() > _ONE_FACTOR * times.min():
+        longer = duration[with_comm] - np.median(without)
+        lost = float(np.median(longer / beside[with_comm]))
+        unslowed = duration[with_comm] - lost * beside[with_comm]
+        times = np.quantile(unslowed, _QUARTILES) / np.quantile(without, _QUARTILES)
+        if lost >= 1 or times.max() > _ONE_FACTOR * times.min():
             continue  # not all of it slower by one factor: other shapes ran beside communication
-        typical = float(np.median(without))
-        ratios.append(float(np.median(with_comm)) / typical)
-        # Weighted by the time these calls would have taken alone.
-        weights.append(len(with_comm) * typical)
-        calls += len(with_comm)
-    if not ratios:
+        losses.append(lost)
+        weights.append(float(beside[with_comm].sum()))
+        compared += len(with_comm)
+        compared_ns += int(beside[own].sum())
+    if not losses:
         return None
-    slowdown = float(np.average(ratios, weights=weights))
-    low, high = mean_interval(ratios, weights)
-    count = max(sum(s.used for s in steps.steps), 1)
+    lost = float(np.average(losses, weights=weights))
+    low, high = (1 / (1 - at) for at in mean_interval(losses, weights))
+    count = max(len(steps.steps), 1)
     return {
         "run": events.run,
         "rank": line.rank,
-        "kernels": len(ratios),
-        "calls_under": calls,
-        "slowdown": slowdown,
+        "kernels": len(losses),
+        "calls_under": compared,
+        "slowdown": 1 / (1 - lost),
         "slowdown_low": low,
         "slowdown_high": high,
-        "cost_ns_per_step": round((slowdown - 1) * sum(weights) / count),
+        "cost_ns_per_step": round(lost * int(beside.sum()) / count),
+        "compared_ns_per_step": round(lost * compared_ns / count),
     }
 
 

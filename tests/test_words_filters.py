@@ -83,6 +83,7 @@ def test_size_is_decimal() -> None:
 def test_percent() -> None:
     assert percent(0.183) == "18 %"
     assert percent(0.0056) == "0.56 %"
+    assert percent(0.00072) == "under 0.1 %"
 
 
 @given(st.floats(1e-9, 1e12))

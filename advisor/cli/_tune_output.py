@@ -28,6 +28,7 @@ class Progress:
     def __call__(self, plan: Plan | None, result: TrialResult | None) -> None:
         if self._quiet or result is None:
             return
+        from advisor.report.numbers import milliseconds
         from advisor.tune.verdict import describe, faster
 
         start = self._sweep.start
@@ -39,7 +40,8 @@ class Progress:
             )
             gain = "" if ratio is None else f"  {faster(ratio)}"
             note = "" if result.status == "ok" else f"  {result.status}"
-            figure = f"{result.median_ns / 1e6:9.2f} ms ±{result.mad_ns / 1e6:.2f}{gain}{note}"
+            median, spread = milliseconds(result.median_ns), milliseconds(result.mad_ns)
+            figure = f"{median:>9s} ms ±{spread}{gain}{note}"
         else:
             figure = f"{result.status:>9s}"
         number = f"{result.number:3d}"

@@ -7,6 +7,7 @@ from advisor.messages import on_page
 from advisor.report import numbers
 from advisor.report.tables import rows
 from advisor.store.store import Store
+from advisor.vocabulary.words import estimate
 
 _SQL = """
 SELECT a.op, a.group_size AS ranks, a.alpha_ns, a.alpha_low_ns, a.alpha_high_ns,
@@ -30,9 +31,7 @@ def fits(store: Store, run: str) -> Table | None:
             [
                 row["op"],
                 row["ranks"],
-                numbers.duration_with_spread(
-                    row["alpha_ns"], row["alpha_low_ns"], row["alpha_high_ns"]
-                ),
+                estimate(row["alpha_ns"], row["alpha_low_ns"], row["alpha_high_ns"]),
                 _with_ends(
                     row["beta_ns_per_byte"],
                     row["beta_low_ns_per_byte"],
@@ -49,7 +48,7 @@ def fits(store: Store, run: str) -> Table | None:
 
 def _with_ends(value: float, low: float | None, high: float | None) -> str:
     """The value and the ends of its interval; the value alone where the fit has none."""
-    shown = numbers.significant(value)
+    shown = numbers.short(value)
     if low is None or high is None or not low <= value <= high:
         return shown
-    return f"{shown} ({numbers.significant(low)}–{numbers.significant(high)})"
+    return f"{shown} ({numbers.short(low)}–{numbers.short(high)})"

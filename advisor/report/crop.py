@@ -75,10 +75,13 @@ FROM island GROUP BY rank, kind, marked, number ORDER BY rank, b, kind, marked
 """
 
 
-def figure(store: Store, finding: Finding, most_marks: int = MAX_MARKS) -> Figure | None:
+def figure(
+    store: Store, finding: Finding, most_marks: int = MAX_MARKS, *, explains: bool = True
+) -> Figure | None:
     """The finding's window as lanes of its ranks, the culprit's first.
 
     None without a window or activity in it. What is shorter is folded until ``most_marks`` do.
+    ``explains``: its note says how to read such a picture, which is said once on a page.
     """
     window = finding.evidence.window
     if window is None or window.end_ns <= window.start_ns:
@@ -103,8 +106,8 @@ def figure(store: Store, finding: Finding, most_marks: int = MAX_MARKS) -> Figur
         legend=legend_for(kinds),
         note=on_page(
             "note-of-timeline",
-            aligned=any(offsets.values()),
-            low=any(span.is_low for lane in lanes for span in lane.spans),
+            aligned=explains and any(offsets.values()),
+            low=explains and any(span.is_low for lane in lanes for span in lane.spans),
             op=one_line(marked.get("op") or ""),
             bytes=marked.get("bytes"),
         ),

@@ -263,13 +263,18 @@ class DataTable:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it fits on a telephone: two columns, or few letters in each."""
+        """Whether it fits on a telephone: two columns, or few letters in each.
+
+        The column of most letters may stand on two lines, where its words allow that.
+        """
         if len(self.columns) <= 2:
             return True
-        letters = (
-            max(map(len, map(str, column))) for column in zip(self.columns, *self.rows, strict=True)
-        )
-        return sum(letters) + 2 * len(self.columns) <= _TELEPHONE
+        columns = [[*map(str, column)] for column in zip(self.columns, *self.rows, strict=True)]
+        letters = sorted(max(map(len, column)) for column in columns)
+        widest = max(columns, key=lambda column: max(map(len, column)))
+        longest_word = max(len(word) for cell in widest for word in (cell.split() or [""]))
+        letters[-1] = max(longest_word, letters[-1] // 2)
+        return sum(letters) + 2 * len(columns) <= _TELEPHONE
 
 
 @dataclass

@@ -57,38 +57,6 @@ def milliseconds(ns: float | None) -> str:
     return "–" if ns is None else short(ns / _NS_PER_MS)
 
 
-def duration_with_spread(ns: float | None, low_ns: float | None, high_ns: float | None) -> str:
-    """'38.2 ms ±1.4' when the interval is about symmetric, else '9 ms (6–12)'.
-
-    An interval is printed in order, and left out when it does not hold the value: two numbers that
-    contradict each other are worse than one. Nor is one of no width printed.
-    """
-    if ns is None:
-        return "–"
-    if low_ns is None or high_ns is None:
-        return duration(ns)
-    if low_ns == high_ns == ns or not min(low_ns, high_ns) <= ns <= max(low_ns, high_ns):
-        return duration(ns)
-    low_ns, high_ns = min(low_ns, high_ns), max(low_ns, high_ns)
-    divisor, unit = _time_unit(ns)
-    value, low, high = (part / divisor for part in (ns, low_ns, high_ns))
-    below, above = value - low, high - value
-    if abs(above - below) <= 0.2 * max(above, below):
-        return f"{significant(value)} {unit} ±{significant((high - low) / 2, 2)}"
-    # Two digits, but three where two would round an end past the value.
-    low_digits = 3 if float(f"{low:.2g}") > float(f"{value:.3g}") else 2
-    high_digits = 3 if float(f"{high:.2g}") < float(f"{value:.3g}") else 2
-    ends = f"{significant(low, low_digits)}–{significant(high, high_digits)}"
-    return f"{significant(value)} {unit} ({ends})"
-
-
-def interval(low_ns: float | None, high_ns: float | None) -> str:
-    """'1.2 ms to 3 ms', in order; '–' when an end is unknown."""
-    if low_ns is None or high_ns is None:
-        return "–"
-    return f"{duration(min(low_ns, high_ns))} to {duration(max(low_ns, high_ns))}"
-
-
 def share(fraction: float | None) -> str:
     """A fraction as a percentage: '18 %', '0.4 %'."""
     if fraction is None:

@@ -231,10 +231,10 @@ def _not_run(sweep: Sweep) -> list[str]:
         *([f"{', '.join(sweep.fixed)}: this job has one value only"] if sweep.fixed else []),
         *sweep.refused,
         *(
-            [f"{points.refused} combinations that this job refuses (other global batch, "
+            [f"{points.refused:,} combinations that this job refuses (other global batch, "
              "too few ranks, settings that exclude each other)"] if points.refused else []
         ),
-        *([f"{points.same} combinations that come to the same job as another"] if points.same
+        *([f"{points.same:,} combinations that come to the same job as another"] if points.same
           else []),
     ]  # fmt: skip
 

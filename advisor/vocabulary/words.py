@@ -216,7 +216,9 @@ def plural(number: int, noun: str, several: str = "") -> str:
 
 
 def percent(share: float) -> str:
-    """A share as percent: 0.183 becomes '18 %', 0.0183 '1.8 %'."""
+    """A share as percent: 0.183 becomes '18 %', 0.0183 '1.8 %', 0.00072 'under 0.1 %'."""
+    if 0 < share < 0.001:
+        return "under 0.1 %"
     return f"{significant(100 * share, 2)} %"
 
 

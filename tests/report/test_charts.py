@@ -312,7 +312,7 @@ def _rank(rank: int, **parts: float) -> Parts:
         ),
         (
             [_rank(0, wait=40), _rank(1, wait=20)],
-            "Rank 0 waits 0.04 µs per step for others, rank 1 0.02 µs",
+            "Rank 0 waits 0.04 µs per step for others; rank 1 waits 0.02 µs",
         ),
         ([_rank(0, compute=99), _rank(1, compute=100)], "Every rank computes nearly all"),
     ],
@@ -371,6 +371,8 @@ def test_the_axis_of_step_times_says_that_it_leaves_out_zero_only_where_it_does(
 def test_a_table_of_few_letters_stays_one_on_a_telephone() -> None:
     few = DataTable(["per step", "change", "1", "2"], [["idle", "+31 ms", "9.8 ms", "41 ms"]])
     assert few.is_narrow
+    waits = ["waiting for a peer (mean of ranks)", "+7.7 ms", "8.3 ms", "29 ms"]
+    assert DataTable(few.columns, [*few.rows, waits]).is_narrow, "its words take two lines"
     assert not DataTable(["per step", "change", "x" * 40], [["idle", "+31 ms", "9.8 ms"]]).is_narrow
     assert DataTable(["number", "value"], [["x" * 40, "y" * 40]]).is_narrow
 

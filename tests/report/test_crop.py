@@ -10,6 +10,7 @@ from advisor.report.charts import draw
 from advisor.report.charts.scene import Rect
 from advisor.report.crop import figure
 from advisor.report.figures import RankLane, Span, Timeline
+from advisor.report.sections.findings import views
 from tests.report.support import MS, RUN, make_report, make_store
 
 
@@ -93,3 +94,16 @@ def test_a_call_of_unnamed_kind_is_no_other_call() -> None:
     assert made is not None and isinstance(made.drawing, Timeline)
     labels = {span.label.split(" ")[0] for lane in made.drawing.lanes for span in lane.spans}
     assert "call" in labels and "other" not in labels
+
+
+def test_a_moment_that_two_findings_show_is_drawn_once_for_the_verdicts_own() -> None:
+    report = make_report()
+    with make_store() as store:
+        first = next(item for item in report.findings if item.evidence.window)
+        for name in ("again", "about"):
+            report.findings.append(first.model_copy(update={"id": name}))
+        report.verdict.finding = "about"
+        shown = [view.finding.id for view in views(report, store) if view.timeline]
+    assert "about" in shown
+    assert first.id not in shown
+    assert "again" not in shown

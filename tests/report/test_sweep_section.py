@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_trials_effects_pairs_and_frontier_are_shown() -> None:
     assert {"trials", "effects", "frontier"} <= set(re.findall(r'id="([a-z]+)"', text))
     assert "bucket_cap_mb=25 moves the step most: 6" in text
     assert re.search(r"NCCL_ALGO=Tree</td><td[^>]*>5.% longer", text)
-    assert "with <code>NCCL_ALGO=Tree</code>, beyond both" in text
+    assert "with <code>NCCL_ALGO=Tree</code>, beyond each alone" in text
     assert "2 settings trade time against memory" in text
 
 
@@ -152,14 +153,17 @@ def test_without_trials_there_is_no_section() -> None:
 
 
 def test_the_frontier_says_whether_fresh_pairs_confirmed_it() -> None:
-    def points(confirmed: bool) -> dict[str, object]:
+    def points(confirmed: bool) -> dict[str, Any]:
         step = {"step_ns": 90_000_000, "peak_memory_bytes": 800_000_000, "on_frontier": True}
-        other = {"step_ns": 91_000_000, "peak_memory_bytes": 900_000_000, "on_frontier": False}
+        other = {"step_ns": 91_000_000, "peak_memory_bytes": 700_000_000, "on_frontier": True}
         one = {"settings": "a=1", "fastest": True, "confirmed": confirmed, **step}
         return {"frontier": [one, {"settings": "b=1", **other}]}
 
     assert "Not confirmed in fresh pairs." not in page(points(True))
     assert "Not confirmed in fresh pairs." in page(points(False))
+    alone = {"frontier": [point | {"on_frontier": point["settings"] == "a=1"}
+                          for point in points(True)["frontier"]]}  # fmt: skip
+    assert 'id="frontier' not in page(alone), "the verdict names what nothing beats"
 
 
 def test_a_failed_trial_says_why_and_where_its_log_is() -> None:

@@ -193,5 +193,5 @@ def test_fits_are_shown_with_their_intervals() -> None:
         )
         table = benchmark.fits(store, "run")
     assert table is not None
-    assert table.rows[0][2:4] == ["2.6 µs (2.1–4)", "0.0045 (0.0041–0.0052)"]
+    assert table.rows[0][2:4] == ["2.6 µs (2.1–4 µs)", "0.0045 (0.0041–0.0052)"]
     assert "95 % intervals" in (table.note or "")

@@ -73,7 +73,7 @@ def views(
     taken = set(_RESERVED)
     rules = {outcome.rule for outcome in report.outcomes}
     most = max((max(_ends(item)) for item in report.findings if item.savings_ns), default=0.0)
-    drawn = _with_pictures(report.findings)
+    drawn = _with_pictures(report)
     several = len(report.runs) > 1
     asked = rules if several else set[str]()
     # The pictures of several recordings share what one of a single one may have.
@@ -83,7 +83,7 @@ def views(
         name = anchor(finding.id, taken)
         picture = None
         if store is not None and number in drawn:
-            picture = crop.figure(store, finding, marks)
+            picture = crop.figure(store, finding, marks, explains=number == drawn[0])
         view = _view(number, finding, name, picture, rules, report, most)
         if finding.run in (report.verdict.run, finding.run if not several else None):
             view = _without(view, listed)
@@ -96,15 +96,20 @@ def views(
     return found
 
 
-def _with_pictures(found: Sequence[Finding]) -> set[int]:
-    """The numbers of those whose worst moment is drawn: the first, of several runs one of each."""
-    if len({finding.run for finding in found}) < 2:
-        return set(range(1, SHOWN + 1))
-    first: dict[str, int] = {}
-    for number, finding in enumerate(found, 1):
-        if finding.evidence.window is not None:
-            first.setdefault(finding.run, number)
-    return set(first.values())
+def _with_pictures(report: FindingsReport) -> list[int]:
+    """The numbers of those whose worst moment is drawn, the verdict's own first.
+
+    The first few, of several runs one of each; a moment that several show is drawn once.
+    """
+    about, several = report.verdict.finding, len({finding.run for finding in report.findings}) > 1
+    numbered = sorted(enumerate(report.findings, 1), key=lambda item: item[1].id != about)
+    drawn: dict[object, int] = {}
+    for number, finding in numbered:
+        window = finding.evidence.window
+        if window is not None and (several or number <= SHOWN or finding.id == about):
+            moment = (window.start_ns, window.end_ns, window.culprit_rank)
+            drawn.setdefault(finding.run if several else moment, number)
+    return [*drawn.values()]
 
 
 def nothing_found(report: FindingsReport) -> str:
@@ -153,7 +158,7 @@ def _view(
         first_fix=finding.fix[0] if finding.fix else finding.verify,
         above="",
         then=finding.fix[1:],
-        tables=_tables(finding, name, summary.per(report), every=len(report.runs) < 2),
+        tables=_tables(finding, name, summary.per(report)),
         timeline=picture,
         open_command=f"advisor open {shlex.quote(finding.id)} {pasted.given(report, finding.run)}",
         verify=lower_first(finding.verify) if finding.fix else "",
@@ -198,9 +203,8 @@ def _gain(finding: Finding, name: str, most_ns: float) -> Figure | None:
     return Figure(f"gain-{name}", words, description=f"Gain: {words}", drawing=bar)
 
 
-def _tables(finding: Finding, name: str, per_step: str, *, every: bool) -> list[Figure]:
-    """Tables of evidence; of a single recording ``every`` number of the finding too."""
-    tables = [
+def _tables(finding: Finding, name: str, per_step: str) -> list[Figure]:
+    return [
         Figure(
             f"{name}-evidence-{index}",
             table.title,
@@ -211,12 +215,3 @@ def _tables(finding: Finding, name: str, per_step: str, *, every: bool) -> list[
         )
         for index, table in enumerate(finding.evidence.tables, 1)
     ]
-    known = {key: value for key, value in finding.evidence.facts.items() if value is not None}
-    if known and every:
-        described = [
-            (humanise.column(key, per_step), value) for key, value in sorted(known.items())
-        ]
-        rows = [[title, humanise.value(write, value)] for (title, write), value in described]
-        numbered = DataTable(["number", "value"], rows)
-        tables.append(Figure(f"{name}-numbers", on_page("every-number"), table=numbered))
-    return tables

@@ -46,7 +46,7 @@ def build(
     if surrogate and surrogate["effects"]:
         figures.append(_effects(surrogate, suffix))
     frontier = result.get("frontier") or []
-    if len(frontier) > 1:
+    if sum(bool(point["on_frontier"]) for point in frontier) > 1:
         figures.append(_frontier(frontier, suffix))
     if by_model:
         figures.append(sweep_trials.modelled(by_model, suffix))
@@ -107,8 +107,7 @@ def _plain(setting: str) -> str:
 def _frontier(points: list[dict[str, Any]], suffix: str) -> Figure:
     """Settings that nothing beats in time and memory together, then the others."""
     ranked = sorted(points, key=lambda point: (not point["on_frontier"], point["step_ns"]))
-    best = [point for point in ranked if point["on_frontier"]]
-    title = on_page("frontier", settings=[point["settings"] for point in best])
+    title = on_page("frontier", settings=sum(bool(point["on_frontier"]) for point in points))
     return Figure(
         id=f"frontier{suffix}",
         title=title,

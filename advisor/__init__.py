@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 __all__ = ["Run", "__version__", "load", "profiler", "trace_handler"]
 
+TYPE_CHECKING = False  # typing's takes milliseconds, in which Ctrl-C shows a traceback
 if TYPE_CHECKING:
     from advisor.api import Run, load
     from advisor.profile.recorder import profiler
     from advisor.trace_handler import trace_handler
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # The interface is imported on first use, so that `advisor --help` stays quick.
     if name in ("Run", "load"):
         from advisor import api

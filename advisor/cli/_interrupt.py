@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from advisor.cli import end_early
 from advisor.errors import EndedBySignalError
 
 _AGAIN_S = 0.05
@@ -22,14 +23,15 @@ def watch_for_interrupts() -> None:
     """From here on these signals also stop the queries that run, and what was begun is tidied."""
     if threading.current_thread() is not threading.main_thread():
         return
-    for number in _ENDING:
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP, and so do we
-            signal.signal(number, _end)
     heard, told = os.pipe()
     os.set_blocking(told, False)
     signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     sys.unraisablehook = _swallowed
     threading.Thread(target=_listen, args=(heard,), daemon=True, name="interrupts").start()
+    for number in _ENDING:
+        # nohup ignores SIGHUP, and so do we
+        if signal.getsignal(number) in (signal.SIG_DFL, end_early):
+            signal.signal(number, _end)
 
 
 def _end(number: int, _frame: object) -> NoReturn:

@@ -150,10 +150,10 @@ def main(args: list[str] | None = None) -> None:
     """
     if args is None:
         work_in_child()
-    _start()
     code = _NOBODY_READS
     gc.set_threshold(_ALLOCATIONS, *gc.get_threshold()[1:])
     try:
+        _start()
         spare_memory()
         status = _root.main(args=args, prog_name="advisor", standalone_mode=False)
         code = status if isinstance(status, int) else 0
@@ -161,7 +161,7 @@ def main(args: list[str] | None = None) -> None:
         if args is None:
             end_process(code)
         sys.exit(code)
-    except click.exceptions.Abort:
+    except (KeyboardInterrupt, click.exceptions.Abort):
         interrupted()
     except click.ClickException as error:
         error.show()

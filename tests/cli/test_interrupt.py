@@ -75,6 +75,30 @@ def test_an_interrupt_that_an_object_swallows_comes_again(
     assert (ended.returncode, ended.stderr.strip()) == (130, "advisor: interrupted")
 
 
+_WHILE_LOADING = """
+import os, signal, sys
+
+class Presses:  # Ctrl-C when the module is looked for
+    def find_spec(self, name, *_):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+module, sys.argv[1:] = sys.argv[1], ["rules"]
+sys.meta_path.insert(0, Presses())
+from advisor.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["click", "difflib", "advisor.cli.rules"])
+def test_an_interrupt_while_modules_load_shows_no_traceback(module: str) -> None:
+    command = [sys.executable, "-c", _WHILE_LOADING, module]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    assert ended.returncode == 130
+    assert ended.stderr.strip() in ("", "advisor: interrupted")
+
+
 def test_what_was_interrupted_is_not_read_once_more(
     fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

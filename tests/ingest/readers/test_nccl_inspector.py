@@ -189,7 +189,26 @@ def test_a_record_of_an_unusable_rank_is_not_the_one_befores(tmp_path: Path, ran
     with stored(file(tmp_path, text)) as store:
         assert rows(store, "SELECT op FROM nccl_choice") == [("all_reduce",)]
         assert json.loads(rows(store, "SELECT drop_reasons FROM source")[0][0]) == {
-            "record of no usable communicator or rank": 1
+            "record without a usable rank": 1
+        }
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        *(("header", "n_ranks", 2**40), ("header", "id", 7), ("coll_perf", "coll", 10**40)),
+        ("coll_perf", "coll_exec_time_us", -1),
+    ],
+)
+def test_a_dropped_record_is_counted_with_its_field(
+    tmp_path: Path, part: str, key: str, value: Any
+) -> None:
+    record = envelope(0) | {"coll_perf": {**ALL_REDUCE}}
+    record[part][key] = value
+    good = {**envelope(0), "coll_perf": ALL_REDUCE}
+    with stored(file(tmp_path, lines(good, record))) as store:
+        assert json.loads(rows(store, "SELECT drop_reasons FROM source")[0][0]) == {
+            f"record without a usable {key}": 1
         }
 
 
@@ -217,7 +236,7 @@ def test_damage_is_counted_and_the_rest_kept(tmp_path: Path) -> None:
         assert rows(store, "SELECT events_read, events_dropped FROM source") == [(2, 3)]
         assert json.loads(rows(store, "SELECT drop_reasons FROM source")[0][0]) == {
             "line that is no JSON object": 1,
-            "record of an unknown form": 1,
+            "record without a usable coll_msg_size_bytes": 1,
             "last line cut": 1,
         }
 

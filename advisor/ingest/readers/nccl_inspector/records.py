@@ -21,6 +21,7 @@ MAX_LINE_BYTES = 1024 * 1024
 MAX_TIMED = 5_000_000
 MAX_SAMPLE = 8192
 _RECORDS = (b'"coll_perf"', b'"p2p_perf"')
+_NOBODY = "header"
 _integer = partial(whole, most=(1 << 53) - 1)  # JSON's, and a thousand times as much fits
 
 
@@ -110,7 +111,7 @@ class Inspector:
         """Take one file; (records kept, losses by reason)."""
         dropped: Counter[str] = Counter()
         kept = 0
-        member: Member | None = None
+        member: Member | str = _NOBODY
         while line := stream.readline(MAX_LINE_BYTES):
             whole = line.endswith(b"\n")
             while not whole and len(line) == MAX_LINE_BYTES and (rest := stream.readline(1 << 16)):
@@ -121,7 +122,7 @@ class Inspector:
             if item is None:
                 dropped["line that is no JSON object" if whole else "last line cut"] += 1
                 if not any(sign in line for sign in _RECORDS):
-                    member = None  # it may have named whose the following records are
+                    member = _NOBODY  # it may have named whose the following records are
                 continue
             if "header" in item:
                 member = _member(item)
@@ -131,12 +132,9 @@ class Inspector:
                     dropped["overwritten before the Inspector dumped it"] += max(0, lost)
             if "coll_perf" not in item and "p2p_perf" not in item:
                 continue
-            if member is None:
-                dropped["record of no usable communicator or rank"] += 1
-                continue
-            operation = _operation(item, member)
-            if operation is None:
-                dropped["record of an unknown form"] += 1
+            operation = member if isinstance(member, str) else _operation(item, member)
+            if isinstance(operation, str):
+                dropped[f"record without a usable {operation}"] += 1
                 continue
             self._take(operation, dropped)
             kept += 1
@@ -172,34 +170,41 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return item if isinstance(item, dict) else None
 
 
-def _member(item: dict[str, Any]) -> Member | None:
+def _member(item: dict[str, Any]) -> Member | str:
+    """Whose the records are, or the field that does not tell."""
     header, metadata = item.get("header"), item.get("metadata")
-    if not isinstance(header, dict) or not isinstance(metadata, dict):
-        return None
+    if not isinstance(header, dict):
+        return _NOBODY
+    if not isinstance(metadata, dict):
+        return "metadata"
     rank, ranks = _integer(header.get("rank")), _integer(header.get("n_ranks"))
     comm, pid = header.get("id"), _integer(metadata.get("pid"))
-    if (
-        rank is None
-        or ranks is None
-        or not 0 <= rank < ranks <= MOST_RANKS
-        or not isinstance(comm, str)
-    ):
-        return None
+    if ranks is None or not 0 < ranks <= MOST_RANKS:
+        return "n_ranks"
+    if rank is None or not 0 <= rank < ranks:
+        return "rank"
+    if not isinstance(comm, str):
+        return "id"
     name = header.get("comm_name")
     label = name[:200] if isinstance(name, str) and name != "unknown" else None
     return Member(str(metadata.get("hostname", ""))[:200], pid or 0, comm[:64], rank, ranks, label)
 
 
-def _operation(item: dict[str, Any], member: Member) -> Operation | None:
+def _operation(item: dict[str, Any], member: Member) -> Operation | str:
+    """The operation of a record, or the field without which it is none."""
     prefix = "coll" if "coll_perf" in item else "p2p"
     perf = item[f"{prefix}_perf"]
     if not isinstance(perf, dict):
-        return None
+        return f"{prefix}_perf"
     name, size = perf.get(prefix), _integer(perf.get(f"{prefix}_msg_size_bytes"))
     time_us = real(perf.get(f"{prefix}_exec_time_us"), 1e15)
     op = canonical_op(name) if isinstance(name, str) else None
-    if op is None or size is None or size < 0 or time_us is None or time_us < 0:
-        return None
+    if op is None:
+        return prefix
+    if size is None or size < 0:
+        return f"{prefix}_msg_size_bytes"
+    if time_us is None or time_us < 0:
+        return f"{prefix}_exec_time_us"
     algorithm, protocol = _name(perf.get("coll_algo")), _name(perf.get("coll_proto"))
     start, end = _times(perf.get("event_trace_ts"), prefix)
     return Operation(

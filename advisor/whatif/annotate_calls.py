@@ -148,21 +148,20 @@ def _early_syncs(con: Any, run: str, least_ns: float) -> list[tuple[list[str], f
 
 
 def _narrow(con: Any, run: str, steps: Sequence[Program], least_ns: float) -> Iterator[Row]:
-    """Gradients that travel in 32 bits, sent in 16."""
+    """Gradients, and what experts exchange, that travel in 32 bits, sent in 16."""
+    wide_calls = (
+        "dtype IN ('float32', 'float') AND (op = 'all_to_all' OR call_id IN "
+        "(SELECT call_id FROM param_bucket b WHERE b.run = collective.run))"
+    )
     wide = con.execute(
-        "SELECT c.op, c.process_group FROM collective c "
-        "JOIN param_bucket USING (run, rank, step, call_id) "
-        "WHERE c.run = ? AND c.dtype IN ('float32', 'float') GROUP BY ALL "
-        "HAVING sum(coalesce(c.exposed_transfer_ns, 0)) / count(DISTINCT (c.rank, c.step)) > ? "
+        f"SELECT op, process_group FROM collective WHERE run = ? AND {wide_calls} GROUP BY ALL "
+        "HAVING sum(coalesce(exposed_transfer_ns, 0)) / count(DISTINCT (rank, step)) > ? "
         "ORDER BY ALL",
         [run, least_ns],
     ).fetchall()
     models = service_models(steps) if wide else {}
     for (op,), groups in _by_dimension(con, run, [(row[:1], row[1]) for row in wide]):
-        of_gradients = (
-            "AND call_id IN (SELECT call_id FROM param_bucket b WHERE b.run = collective.run)"
-        )
-        calls = _calls_in(con, run, op, groups, of_gradients)
+        calls = _calls_in(con, run, op, groups, f"AND {wide_calls}")
         sizes = {len(step.calls[key].ranks) for step in steps for key in calls & step.calls.keys()}
         model = models.get((op, sizes.pop())) if len(sizes) == 1 else None
         if model is not None:

@@ -51,7 +51,7 @@ def test_no_step_of_a_verdict_ends_in_a_colon() -> None:
 def test_gradients_are_sent_as_what_the_words_beside_the_code_say(hook: str, by_hand: bool) -> None:
     rule = _RULES["fp32-gradients"]
     known = {"hook": hook, "by_hand": by_hand, "sharded": False, "sixteen": False, "bytes": 4e7,
-             "exposed_ns": 2e7, "savings_ns": 1e7, "savings_high_ns": 2e7,
+             "exchanged": False, "exposed_ns": 2e7, "savings_ns": 1e7, "savings_high_ns": 2e7,
              "fall": "up to 20 ms", "per_step": "per step"}  # fmt: skip
     words, _, code = said(rule.fix, known, render_lines)[0].partition("\n")
     assert f"as {hook}" in words

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from advisor.store.store import Store
-from advisor.whatif.annotate_calls import _coarser, _early_syncs, _needless
+from advisor.whatif.annotate_calls import _coarser, _early_syncs, _narrow, _needless
 from advisor.whatif.program import Call, Issue, Item, Program, Wait, Work
 
 MESH = {"0": [0, 1, 2, 3], "tp0": [0, 1], "tp1": [2, 3], "dp0": [0, 2], "dp1": [1, 3]}
@@ -84,3 +84,24 @@ def test_units_are_wrapped_coarser_where_latency_is_much_of_their_calls(
         saved = 2 * (8 - 8 // int(value)) * 1_000_000
         assert prediction.gain_low_ns < saved < prediction.gain_high_ns
         assert prediction.gain_ns == pytest.approx(saved, rel=0.25)
+
+
+@pytest.mark.parametrize(("dtype", "tried"), [("float32", ["16 all_to_all ep"]), ("bfloat16", [])])
+def test_what_experts_exchange_in_32_bits_is_tried_in_16(dtype: str, tried: list[str]) -> None:
+    """GIVEN eight exchanges of 1 ms and 1 ns a byte THEN half of what their bytes take goes."""
+    con: Any = Store.create().con
+    items: list[Item] = []
+    calls: dict[int, Call] = {}
+    sizes = [1_000_000 * (1 + 40 * (call % 2)) for call in range(8)]
+    for call, size in enumerate(sizes):
+        calls[call] = Call((0, 1), "ep", 1_000_000 + 1.0 * size, "all_to_all", size)
+        items += [Issue(call), Wait(call), Work(2_000_000)]
+        con.execute("INSERT INTO collective (run, rank, call_id, process_group, op, bytes, dtype, "
+                    "start_ns, end_ns, step, exposed_transfer_ns) VALUES "
+                    "('run', 0, ?, 'ep', 'all_to_all', ?, ?, 0, 1, 1, 2000)",
+                    [call, size, dtype])  # fmt: skip
+    program = Program({0: items, 1: list(items)}, calls, {0: 0.0, 1: 0.0})
+    rows = [*_narrow(con, "run", [replace(program, measured_ns=program.replayed_ns)], 500.0)]
+    assert [value for _, value, _, _ in rows] == tried
+    for _, _, _, prediction in rows:
+        assert prediction.gain_ns == pytest.approx(sum(sizes) / 2, rel=0.1)

@@ -208,14 +208,16 @@ def as_listed(ranked: Sequence[Finding]) -> list[Finding]:
     """The ranking as readers see it: what ends a job, then what gives most, then hints.
 
     What is worth a warning or more stands by its expected gain, however it is graded; hints by the
-    size that is written beside them: how likely one gives something stands in a column of its own.
+    size that is written beside them, of an interval its high end: how likely one gives something
+    stands in a column of its own.
     """
     return sorted(ranked, key=_listed)
 
 
 def _listed(item: Finding) -> tuple[int, float]:
     if item.severity is Severity.INFO:
-        return 2, -(item.at_most_ns() or item.savings_ns or 0)
+        by_interval = item.at_most_ns() or item.is_of_unknown_cost()
+        return 2, -(item.most_ns() if by_interval else item.savings_ns or 0)
     ends_a_job = item.severity is Severity.CRITICAL and not item.savings_ns
     return (0, 0) if ends_a_job else (1, -expected_ns(item))
 

@@ -45,3 +45,21 @@ def test_symbols_of_evidence_tables_stand_beside_their_meaning() -> None:
     titles, rows = humanise.table(names, [[2_000_000, 0.33, 600_000, 0.97, 5_000_000]])
     assert all(len(title.split()) > 2 for title in titles)
     assert rows[0] == ["2", "0.33", "600 kB", "0.97", "5"]
+
+
+def test_columns_that_nobody_could_guess_say_what_they_hold() -> None:
+    """Evidence tables of findings, whose columns are named as the store names them."""
+    names = [
+        "pace",
+        "tiny",
+        "behind_in",
+        "waits_in",
+        "imbalance",
+        "unfinished",
+        "peer_ns",
+        "dur_ns",
+    ]
+    titles, _ = humanise.table(names, [[1] * len(names)])
+    assert not {name.replace("_", " ") for name in names} & {*titles}
+    assert len({*titles}) == len(names)
+    assert "came last" in humanise.table(["times_last"], [[1]])[0]

@@ -20,7 +20,7 @@ _RULES = {rule.id: rule for rule in load_catalogue()[0]}
         ("data-loading", "DataLoader"),
         ("allocator", "PYTORCH_CUDA_ALLOC_CONF"),
         ("garbage-collection", "gc.disable()"),
-        (None, "Look what rank 3 does in step 7"),
+        (None, "Look at what rank 3 does in step 7"),
     ],
 )
 def test_jitters_first_fix_is_for_the_kind_of_pause_that_it_names(

@@ -20,6 +20,8 @@ MOST = 16
 """Ranks or hosts of the picture."""
 _MOST_ROWS = 64
 _MOST_HOSTS = 8
+# What shows a place where no peer does; others are named as readers know them.
+_SEEN_BY = {"stagger": "the order of ends", "stalls": "TCP's timeouts"}
 _SQL = (
     "SELECT * FROM link_excess WHERE run = ? AND kind NOT IN ('network', 'unsteady')"
     " ORDER BY excess_ns_per_step DESC NULLS LAST, src, dst"
@@ -136,7 +138,7 @@ def _table(found: list[Row], names: Mapping[str | None, str]) -> DataTable:
                 _location(row, names),
                 numbers.cell(row["measured_gbps"]),
                 numbers.cell(row["expected_gbps"]),
-                row["expected_from"] or "–",
+                _SEEN_BY.get(row["expected_from"], row["expected_from"]) or "–",
                 names.get(row["process_group"], row["process_group"]) or "–",
                 numbers.count(row["calls"]),
             ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -89,6 +92,44 @@ def test_a_recording_begins_where_no_rank_has_been_yet(
     assert (request.steps, pace.seen) == (3, 110)
     # Several times what a rank takes to look again.
     assert (request.begin - pace.seen) * pace.step_ns / 1e9 > 4 * on_demand.LOOK_EVERY_S
+
+
+@pytest.fixture
+def nobodys_signal() -> Iterator[None]:
+    """SIGUSR2 as a process finds it when it starts."""
+    before = signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGUSR2, before)
+
+
+@pytest.mark.parametrize(("rank", "asks"), [(0, True), (1, False)])
+@pytest.mark.usefixtures("nobodys_signal")
+def test_a_signal_to_all_ranks_asks_once_and_ends_none(
+    rank: int, asks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_demand, "LOOK_EVERY_S", 0.0)
+    watch = on_demand.OnDemand(order.Order(str(tmp_path), traced=7, on_demand=True), rank, 2)
+    watch.step(10)
+    os.kill(os.getpid(), signal.SIGUSR2)
+    watch.step(20)
+    assert on_demand.request_file(tmp_path).exists() == asks
+    if asks:
+        request = json.loads(on_demand.request_file(tmp_path).read_text())
+        assert request["steps"] == 7
+        assert request["begin"] > 20
+        assert watch._wanted == on_demand.Request(**request)
+
+
+@pytest.mark.usefixtures("nobodys_signal")
+def test_a_signal_that_is_the_jobs_own_stays_so(tmp_path: Path) -> None:
+    """GIVEN a handler that C code installed, of which Python knows nothing THEN it is called."""
+    heard: list[int] = []
+    handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(heard.append)
+    ctypes.CDLL(None).signal(int(signal.SIGUSR2), handler)
+    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
+    on_demand.OnDemand(order.Order(str(tmp_path), traced=7, on_demand=True), 0, 2)
+    os.kill(os.getpid(), signal.SIGUSR2)
+    assert heard == [signal.SIGUSR2]
 
 
 @pytest.mark.slow

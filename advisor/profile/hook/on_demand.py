@@ -1,17 +1,22 @@
 """A running job is asked for a recording by a file in its folder; the ranks begin at one step.
 
 Rank 0 says how far it is beside the file; who asks names a step that all ranks are still to make,
-far enough ahead that each of them has looked. Clocks of two machines are never compared.
+far enough ahead that each of them has looked. Clocks of two machines are never compared. SIGUSR2
+to rank 0 asks as well, where the job leaves that signal alone.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
+import sys
+import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advisor.errors import AdvisorError
 from advisor.profile import files
@@ -58,11 +63,15 @@ def request_file(folder: Path) -> Path:
 def ask(folder: Path, steps: int) -> tuple[Request, Pace]:
     """Ask the job that runs with ``folder`` for a recording. Raises AdvisorError."""
     pace = _next_pace(folder)
+    return _ask(folder, pace, steps), pace
+
+
+def _ask(folder: Path, pace: Pace, steps: int) -> Request:
     place = files.next_free(folder / "capture")
     ahead = _AHEAD_STEPS + int(_AHEAD_S * 1e9 / max(pace.step_ns, 1.0))
     request = Request(place.name, pace.seen + ahead, steps)
     files.write_json(request_file(folder), asdict(request))
-    return request, pace
+    return request
 
 
 def _next_pace(folder: Path) -> Pace:
@@ -93,6 +102,16 @@ def _pace(folder: Path) -> Pace:
         ) from error
 
 
+def _is_nobodys() -> bool:
+    """Whether SIGUSR2 has no handler, as the kernel says: Python does not know those of C code."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return False
+    lines = dict(line.split(":", 1) for line in status.read_text("utf-8").splitlines())
+    taken = int(lines["SigCgt"], 16) | int(lines["SigIgn"], 16)
+    return not taken >> (signal.SIGUSR2 - 1) & 1
+
+
 class OnDemand:
     """One rank's side. Call :meth:`step` at the end of every step."""
 
@@ -105,6 +124,24 @@ class OnDemand:
         self._known = self._changed()
         self._wanted: Request | None = None
         self._recorder: StepRecorder | None = None
+        self._signalled = False
+        self._hear()
+
+    def _hear(self) -> None:
+        """Take SIGUSR2 where it is nobody's: untaken it would end the process.
+
+        A scheduler may send it to all ranks; only rank 0 then asks, the others are to survive it.
+        """
+        if threading.current_thread() is not threading.main_thread() or not _is_nobodys():
+            return
+        signal.signal(signal.SIGUSR2, self._hears)
+        signal.siginterrupt(signal.SIGUSR2, False)  # no call of a library is broken off by it
+        if self.rank == 0:
+            where = f"kill -USR2 {os.getpid()} on {socket.gethostname()}"
+            print(f"advisor: this asks for a recording too: {where}", file=sys.stderr)
+
+    def _hears(self, *_: Any) -> None:
+        self._signalled = self.rank == 0
 
     def step(self, seen: int) -> None:
         """Step number ``seen`` has ended."""
@@ -140,6 +177,9 @@ class OnDemand:
         step_ns = (now - self._looked) * 1e9 / (seen - self._seen_then)
         pace = Pace(seen, step_ns, self.world)
         files.write_json(pace_file(self.folder), asdict(pace))
+        if self._signalled:
+            self._signalled = False
+            _ask(self.folder, pace, self.asked.traced)
 
     def _begin(self, wanted: Request) -> None:
         from advisor.profile.recorder import StepRecorder

@@ -30,6 +30,7 @@ span AS (
     false AS marked
   FROM activity a JOIN crop USING (rank)
   WHERE a.run = ? AND a.start_ns < crop.e AND a.end_ns > crop.s
+    AND a.kind <> 'sync' -- a device that waits is idle
     AND (a.kind <> 'comm' OR a.rank NOT IN (SELECT rank FROM call))
   UNION ALL
   SELECT rank, 'wait', start_ns, start_ns + wait_ns, s, e, op, bytes, marked

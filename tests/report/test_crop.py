@@ -107,3 +107,21 @@ def test_a_moment_that_two_findings_show_is_drawn_once_for_the_verdicts_own() ->
     assert "about" in shown
     assert first.id not in shown
     assert "again" not in shown
+
+
+def test_what_is_drawn_has_a_colour_and_a_legend() -> None:
+    """GIVEN a stream that waits for another THEN it is idle: no bar without a colour hides work."""
+    with make_store() as store:
+        finding = next(item for item in make_report().findings if item.evidence.window)
+        (start,) = store.con.execute(
+            "SELECT start_ns FROM collective WHERE run = ? AND rank = 2 AND step = 0", [RUN]
+        ).fetchone()
+        store.con.execute(
+            "INSERT INTO activity (run, rank, kind, start_ns, end_ns) VALUES (?, 2, 'sync', ?, ?)",
+            [RUN, start, start + 10 * MS],
+        )
+        made = figure(store, finding)
+    assert made is not None
+    assert isinstance(made.drawing, Timeline)
+    kinds = {span.kind for lane in made.drawing.lanes for span in lane.spans}
+    assert kinds == {kind for kind, _ in made.legend}

@@ -558,6 +558,20 @@ def test_nccl_that_starts_late_in_a_jobs_output_is_read(tmp_path: Path) -> None:
         ]
 
 
+def test_a_benchmark_that_starts_late_in_its_output_is_read(tmp_path: Path) -> None:
+    """Two thousand lines of srun and of ranks stood before the table of 2,048 GPUs."""
+    before = "".join(f"{rank:4}: cpu-bind=MASK - nid, task {rank}\n" for rank in range(3_000))
+    table = (
+        "# nThread 1 nGpus 1 minBytes 8 maxBytes 64\n"
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+        "     1048576        262144     float     sum      -1    670.3    1.56    3.13      0\n"
+    )
+    log = tmp_path / "job.out"
+    log.write_text(before + "".join(f"   0: {line}\n" for line in table.splitlines()))
+    with advisor.load(str(log)) as run:
+        assert list(run.sql("SELECT time_us FROM bench")["time_us"]) == [670.3]
+
+
 def test_every_entry_can_be_reached_and_names_its_source() -> None:
     ids = [item.id for item in messages()]
     assert len(ids) == len(set(ids)) >= 80

@@ -156,6 +156,26 @@ def test_of_five_pairs_those_that_reach_half_are_named_with_the_host_they_share(
     assert item.hosts == ["n2"]
 
 
+def test_the_host_most_of_whose_pairs_are_slow_is_named_beside_other_slow_pairs(
+    tmp_path: Path,
+) -> None:
+    """Of real pairs 27 of 131 were slow: 11 of the 15 of one host, 16 of all others."""
+    pairs = [(one, other) for one in range(6) for other in range(one + 1, 6)]
+    slow = [(0, 1), (0, 2), (0, 3), (0, 4), (3, 5)]
+    texts = []
+    for one, other in pairs:
+        table = of(12 if (one, other) in slow else 48, device="NVIDIA A100-SXM4-80GB")
+        if (one, other) in slow:
+            size, *times = table["rows"][-1]
+            table["rows"][-1] = [size, *[4 * time for time in times]]
+        text = printed(table)
+        texts.append(text.replace("on host0 ", f"on n{one} ").replace("on host1 ", f"on n{other} "))
+    (item,) = found(tmp_path, texts)
+    assert (item.rule, item.hosts) == ("benchmark-below-others", ["n0"])
+    facts = item.evidence.facts
+    assert (facts["host_slow"], facts["host_tables"], facts["falls"]) == (4, 5, 5)
+
+
 def test_curves_are_judged_by_their_shape(tmp_path: Path) -> None:
     healthy = of(230, hosts=1, device="NVIDIA A100-SXM4-80GB")
     small = [[size, 3000, 3000] for size in (8, 64, 1024)]

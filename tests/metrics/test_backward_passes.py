@@ -124,6 +124,28 @@ def test_what_runs_before_backward_is_forward_where_no_range_marks_it(
     assert (early.phase, late.phase) == (phase, "optimizer")
 
 
+@pytest.mark.parametrize(
+    ("size", "passes", "phase"),
+    [
+        pytest.param(1 << 20, 1, "optimizer", id="all that was updated"),
+        pytest.param(1 << 20, 3, "optimizer", id="gradients sent in each of three passes"),
+        pytest.param(1 << 17, 1, "other", id="logits"),
+    ],
+)
+def test_what_is_gathered_behind_an_update_is_parameters_where_it_is_as_many(
+    size: int, passes: int, phase: str
+) -> None:
+    steps = [((DDP, 1, n, n + 3), (NODE, 2, n + 5, n + 9)) for n in range(0, 10 * passes, 10)]
+    marks = spans(*(mark for step in steps for mark in step), (STEP, 1, 40, 50))
+    gradients = [sized("all_reduce", n + 6, 1 << 20) for n in range(0, 10 * passes, 10)]
+    for gradient in gradients:
+        gradient.module, gradient.thread = "bucket 0", 2
+    gather = sized("all_gather", 55, size)
+    set_phases([*gradients, gather], marks)
+    assert all(gradient.is_gradient for gradient in gradients)
+    assert gather.phase == phase
+
+
 def test_a_group_that_scatters_activations_in_forward_reduces_no_gradients_in_backward() -> None:
     # GIVEN sequence parallelism in group 1 beside sharded parameters in group 2
     node = "autograd::engine::evaluate_function: torch::autograd::CppNode"

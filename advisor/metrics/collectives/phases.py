@@ -8,6 +8,7 @@ or between one and the optimizer's step.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from advisor.metrics.collectives.spans import (
 )
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.statistics import median
+from advisor.vocabulary.dtypes import element
 
 _BUCKET = re.compile(r"^## bucket (\d+) ##$")
 _LAYER = re.compile(r"^## layer (\d+) ##$")
@@ -70,11 +72,32 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     leaves = spans.select(re.compile(rf"^{AUTOGRAD}.*AccumulateGrad"))
     in_hook = _inside(leaves, asked, thread, False)
     _set_gradients(calls, around, small, in_hook, len(leaves.start))
-    reducing = {call.group for call in calls if call.is_gradient}
-    for call, behind, tiny in zip(calls, around.behind_update(), small, strict=True):
-        handed_out = call.op in _HANDS_OUT and call.group in reducing
-        if behind and not tiny and call.phase == "other" and handed_out:
+    chosen = [
+        call
+        for call, behind, tiny in zip(calls, around.behind_update(), small, strict=True)
+        if behind and not tiny and call.phase == "other" and call.op in _HANDS_OUT
+    ]
+    passes, updates = backward_passes(spans), len(spans.select(STEP).start)
+    per_update = max(1, round(len(passes) / updates)) if passes is not None and updates else 1
+    _set_handed_out(calls, chosen, per_update)
+
+
+def _set_handed_out(calls: Sequence[Call], behind: Sequence[Call], passes: int) -> None:
+    """Gathers behind an update that hand out what was updated: about as many elements as a group
+    reduced in one of ``passes`` backward passes. Fewer are activations or metrics."""
+    reduced, handed = Counter[str | None](), Counter[str | None]()
+    for call in calls:
+        if call.is_gradient:
+            reduced[call.group] += _elements(call)
+    for call in behind:
+        handed[call.group] += _elements(call)
+    for call in behind:
+        if call.group in reduced and 2 * passes * handed[call.group] >= reduced[call.group]:
             call.phase = "optimizer"
+
+
+def _elements(call: Call) -> int:
+    return (call.bytes or call.count_bytes() or 0) // (element(call.dtype)[1] or 1)
 
 
 def _set_own_phases(calls: Sequence[Call], spans: Spans, asked: Int64s, thread: Int64s) -> None:

@@ -1,4 +1,4 @@
-"""Which rank failed first where a job's outputs are several files: by the lines' own times."""
+"""Which of several errors a job died of: by their times, and by what it trained on after."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import advisor
 from advisor.findings import Finding
 from advisor.ingest.readers.nccl_log.clock import Clock, time_of
+from advisor.model.nccl.messages import named
 
 TIMED = {
     "2025-12-06 18:44:01,100 - INFO - step 30": "12-06 18:44:01.100000000",
@@ -95,3 +96,64 @@ def test_files_without_times_are_said_to_have_no_order(tmp_path: Path) -> None:
     assert "no order" in " ".join(first.because)
     with advisor.load(str(tmp_path / "rank1.log")) as alone:
         assert not any("no order" in " ".join(item.because) for item in alone.report.findings)
+
+
+STEPS = "".join(f"step {number} loss 3.{number}\n" for number in range(5))
+FULL = """\
+Traceback (most recent call last):
+  File "/w/train.py", line 12, in <module>
+    main()
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.
+"""
+REFUSED = """\
+Traceback (most recent call last):
+  File "/w/{name}.py", line 90, in {function}
+    pick(rows)
+ValueError: {words}
+"""
+
+
+def _of(folder: Path, text: str) -> list[tuple[str, str]]:
+    (folder / "job.log").write_text(text)
+    with advisor.load(str(folder / "job.log")) as run:
+        found = [item for item in run.report.findings if item.rule == "nccl-error"]
+    return [(str(item.evidence.facts["message"]), item.severity.value) for item in found]
+
+
+def test_of_several_runs_in_a_file_the_last_ones_end_leads(tmp_path: Path) -> None:
+    """An earlier run's error is over, also where the last one died of its like."""
+    ended = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+    last = REFUSED.format(name="train", function="<module>", words="no rows left")
+    assert _of(tmp_path, FULL + ended + STEPS + last + ended)[:2] == [
+        ("value-refused", "critical"),
+        ("child-failed", "critical"),
+    ]
+    both = _of(tmp_path, FULL + ended + STEPS + FULL + ended)
+    assert both[0] == ("out-of-memory", "critical")
+    assert _of(tmp_path, FULL + ended + last + ended)[0] == ("out-of-memory", "critical")
+
+
+def test_what_a_program_catches_and_trains_on_after_needs_no_mending(tmp_path: Path) -> None:
+    caught = REFUSED.format(name="log", function="upload", words="no rows to upload")
+    version = "NCCL version 2.27.7+cuda12.4\n"
+    assert _of(tmp_path, version + caught + STEPS) == [("value-refused", "info")]
+    assert _of(tmp_path, version + caught) == [("value-refused", "warning")]
+
+
+def test_what_is_told_to_debug_a_library_is_no_death(tmp_path: Path) -> None:
+    tried = "[17000.1] [n1:77:0] sock.c:32 UCX  {} bind failed: Cannot assign requested address\n"
+    crash = "[n1:77:2:90] Caught signal 11 (Segmentation fault: address not mapped to object)\n"
+    assert _of(tmp_path, tried.format("DEBUG") + crash)[0][0] == "segmentation-fault"
+    assert "address-unusable" in dict(_of(tmp_path, tried.format("ERROR") + crash))
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("KeyboardInterrupt: terminated", "asked-to-end"),
+        ("IsADirectoryError: [Errno 21] Is a directory: '/data'", "path-unfit"),
+        ("httpx.HTTPStatusError: Client error '429 Too Many Requests' for url", "outside-service"),
+    ],
+)
+def test_what_a_process_met_outside_itself_is_named(said: str, message: str) -> None:
+    assert named(said, is_warning=False) == message

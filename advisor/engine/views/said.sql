@@ -11,8 +11,8 @@
 --   is_unordered: they are of several files and have none, so that `line` orders each file alone
 --   printer: global rank that printed it, where a launcher or the line says so
 --   rank: that it is of: a time-out is told by others too
---   trained_on: the line that shows that the job did, after all such lines of the file, or that the
---     same thread made its communicator in spite of it; null where none does
+--   trained_on: the line that shows that the job did, after all such lines of the file or before the
+--     next of them, or that the same thread made its communicator in spite of it; null where none does
 CREATE VIEW said_line AS
 SELECT t.name, t.value, t.source, coalesce(t.host, h.host) AS host,
   regexp_replace(t.source, ':\d{1,9}$', '') AS file,
@@ -159,15 +159,17 @@ QUALIFY count(*) OVER () < waiting;
 --   line: number of that line in its file
 CREATE VIEW said_message AS
 SELECT coalesce(nullif(name, ''), 'unlisted') AS message, count(value) AS lines,
-  min_by(value, line) AS said, min_by(source, line) AS first_line,
+  min_by(value, (is_over, line)) AS said, min_by(source, (is_over, line)) AS first_line,
   list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL) AS ranks,
-  list(DISTINCT host ORDER BY host) FILTER (host IS NOT NULL) AS hosts, min(line) AS line
+  list(DISTINCT host ORDER BY host) FILTER (host IS NOT NULL) AS hosts,
+  coalesce(min(line) FILTER (NOT is_over), min(line)) AS line
 FROM (
-  SELECT * FROM said_line
+  SELECT *, trained_on IS NOT NULL AS is_over FROM said_line
   UNION ALL BY NAME
   -- Two ranks are of it that are on one GPU.
   SELECT * REPLACE (NULL AS value, NULL AS line,
-    try_cast(regexp_extract(value, 'rank \d{1,7} and rank (\d{1,7})\b', 1) AS INTEGER) AS rank)
+    try_cast(regexp_extract(value, 'rank \d{1,7} and rank (\d{1,7})\b', 1) AS INTEGER) AS rank),
+    true AS is_over
   FROM said_line WHERE name = 'duplicate-gpu' AND contains(value, ' and rank '))
 WHERE name <> 'missing-rank' AND (name <> 'barrier-timeout' OR NOT EXISTS (FROM missing_rank))
   -- A failure of CUDA's is not for lack of shared memory.

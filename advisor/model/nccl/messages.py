@@ -39,6 +39,9 @@ _GOES_ON = re.compile(
     r"\b(?:logging|tracking) disabled\b"
 )
 
+# What is told of calls that a program or a library tries for itself.
+_TRIED = re.compile(r"^.{0,100}(?:^|[\s\[(|:])DEBUG[\s\]):|]")
+
 
 class Message(FileModel):
     """One entry. ``effect``: the job dies of it; the program raised it; a line says by its form
@@ -120,7 +123,8 @@ def named(text: str, *, is_warning: bool) -> str | None:
     """The id of the entry that names a line; None where none does.
 
     Of lines that are no warning, and quote none, only those entries are asked whose signs are in
-    it; an exception that the program says it caught names nothing.
+    it. An exception that the program says it caught names nothing, and what is told to debug it no
+    death.
     """
     of_nccl = is_warning
     if not of_nccl:
@@ -131,6 +135,8 @@ def named(text: str, *, is_warning: bool) -> str | None:
         if of_nccl and item.effect == "reported":
             continue
         if not of_nccl and item.effect == "raised" and goes_on(text):
+            continue
+        if item.effect == "dies" and _TRIED.match(text):
             continue
         if pattern.search(text, 0, _LONGEST):
             return item.id

@@ -167,6 +167,8 @@ class Failures:
     def finish(self, hosts: Hosts) -> None:
         """Keep which files went on, and say of lines without a prefix which host they are of."""
         for path, progress in self._progress.items():
+            for where, said in progress.over:
+                self._of_run("survived", "step", said, where)
             if (went_on := progress.went_on()) and not self.collected.is_full:
                 line, said = went_on
                 self._marks.keeps(len(self.collected.kept), path, "")

@@ -1,7 +1,8 @@
 """Whether a job trained on or was done after what its output says went wrong: it may try again.
 
 Ranks print the step before, their own and the next one after another has died, so that four
-different ones are asked for.
+different ones are asked for. A file may hold several runs, one behind the other: what a later one
+trained on after is over, whatever it died of itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from advisor.ingest.readers.nccl_log.collected import Where
 from advisor.model.nccl.messages import by_form, ends_a_job, recovers, reported
 
 _STEPS = 4
+_MOST = 1_000
 # What stands beside a step's number in outputs of training: HuggingFace, Megatron, DeepSpeed,
 # torchtitan, nanoGPT, timm, Lightning, and tqdm's bars.
 _MEASURED = re.compile(r"[Ll]oss\b|s/it\b|it/s\b|per iteration")
@@ -39,10 +41,20 @@ class Progress:
     _done: tuple[int, str] | None = None
     _said: str = ""
     _waits: list[Where] = field(default_factory=list)
+    _since: list[Where] = field(default_factory=list)
+    """What went wrong since the job was last seen to train on."""
+
+    over: list[tuple[Where, str]] = field(default_factory=list)
+    """What the job trained on after before it went wrong again, and the line that shows it."""
 
     def wrong(self, message: str, where: Where) -> None:
         """An entry of the catalogue that a line was named by."""
         if ends_a_job(message):
+            if len(self._steps) >= _STEPS:
+                self.over += [(earlier, self._said) for earlier in self._since]
+                self._since = []
+            if len(self.over) + len(self._since) < _MOST:
+                self._since.append(where)
             self._is_wrong = True
             self._failed |= message not in by_form() - reported()
             self._steps.clear()

@@ -40,6 +40,11 @@ def write_log(context: ReadContext, log: Collected) -> int:
 
 def _topology(log: Collected, ranks: Ranks) -> Iterator[Row]:
     seen: set[tuple[Any, ...]] = set()
+    over = {
+        kept.where
+        for kept in log.kept
+        if isinstance(kept.record, Fact) and kept.record.kind == "survived"
+    }
     for kept in log.kept:
         fact = kept.record
         if not isinstance(fact, Fact):
@@ -55,8 +60,9 @@ def _topology(log: Collected, ranks: Ranks) -> Iterator[Row]:
         host = None if fact.per == "run" else kept.slot.host or None
         key = (fact.kind, rank, host, fact.name, _text(value))
         where = f"{kept.where[0]}:{kept.where[1]}"
-        # What is said of another line belongs to that line, and of each file how it went on.
-        own = (*key, where if fact.kind in _OF_A_LINE else "")
+        # What is said of another line belongs to that line, and of each file how it went on; what a
+        # job got over once it may die of later.
+        own = (*key, where if fact.kind in _OF_A_LINE else "", kept.where in over)
         if own not in seen:
             seen.add(own)
             yield {**dict(zip(_FACT, key, strict=True)), "source": where}

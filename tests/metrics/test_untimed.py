@@ -96,3 +96,18 @@ def test_what_cannot_have_taken_long_leaves_its_step(tmp_path: Path) -> None:
 
     with advisor.load(_traces(tmp_path, change)) as run:
         assert run.steps()["used"].all()
+
+
+def test_a_size_that_contradicts_itself_is_no_disagreement_of_ranks(tmp_path: Path) -> None:
+    """GIVEN a reduction of each rank whose input became empty THEN the late rank is named still."""
+
+    def change(one: Work, event: dict[str, Any]) -> None:
+        is_reduction = one.call == "ncclAllReduce"
+        event["args"] |= {"Seq": 2 * one.step + is_reduction} if one.call else {}
+        if is_reduction and one.step == 3 + one.rank % 2:
+            event["args"]["In msg nelems"] = 0
+
+    with advisor.load(_traces(tmp_path, change)) as run:
+        report = run.report
+    assert "desync" not in {finding.rule for finding in report.findings}
+    assert report.findings[0].ranks == [LATE_RANK]

@@ -241,6 +241,8 @@ def _call(
             elements = shapes.in_elements
         dtype = dtype or (shapes.dtype if fits else None)
         ranks = ranks or shapes.ranks(op)
+    if op == "all_reduce" and None not in (elements, out) and elements != out:
+        elements = out = None  # one of both is damaged, and nothing says which
     launch = int(kernels["launch_ns"][index])
     call = Call(
         rank=rank,

@@ -64,9 +64,9 @@ def _blind_ranks(sandbox: Sandbox) -> list[int]:
 def _of_content(sandbox: Sandbox) -> list[Note]:
     """What was recorded at all: nothing of a device, kernels that nobody knows, inference."""
     found = []
-    blind = _blind_ranks(sandbox)
-    if blind:
-        found.append(note("no-device-events", ranks=blind, recorded=recorded_instead(sandbox)))
+    blind, recorded = _blind_ranks(sandbox), recorded_instead(sandbox)
+    if blind and recorded:  # else a log told of calls alone
+        found.append(note("no-device-events", ranks=blind, recorded=recorded))
     (cover,) = sandbox.records("SELECT share, unknown_kernels FROM coverage")
     if cover["share"] is not None and cover["share"] < COVERED:
         kernels = json.loads(cover["unknown_kernels"] or "[]")

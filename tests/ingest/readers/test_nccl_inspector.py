@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import advisor
 from advisor.ingest.detect import detect
 from advisor.ingest.readers import nccl_inspector
 from advisor.ingest.readers.nccl_inspector.records import Member, Sample
 from advisor.ingest.readers.nccl_inspector.write import global_ranks
 from advisor.ingest.source import ReadContext, Source
 from advisor.store.store import Store
+from benchmarks.fuzz import labelled
 
 
 def envelope(
@@ -238,6 +240,15 @@ def test_damage_is_counted_and_the_rest_kept(tmp_path: Path) -> None:
             "line that is no JSON object": 1,
             "record without a usable coll_msg_size_bytes": 1,
             "last line cut": 1,
+        }
+
+
+def test_a_record_of_calls_alone_is_no_trace_that_lacks_its_device(tmp_path: Path) -> None:
+    """THEN no note says that something else was recorded in the device's place."""
+    labelled.write_inspector(labelled.inspector_lines(), tmp_path)
+    with advisor.load(tmp_path) as run:
+        assert "no-device-events" not in {
+            note.code for one in run.report.runs for note in one.caveats
         }
 
 

@@ -77,6 +77,7 @@ _KINDS = """
       count(*) FILTER (class = 'annotation' AND dur_ns > 0) AS annotations,
       count(*) FILTER (class = 'python') AS python_calls,
       count(*) FILTER (class = 'comm' AND device IS NULL) AS backend_spans,
+      coalesce(bool_or(class = 'runtime' AND contains(name, 'GraphLaunch')), false) AS graphs,
       count(*) FILTER (device IS NOT NULL AND category IS DISTINCT FROM 'gpu_user_annotation') AS device_events
     FROM event WHERE run = $1 GROUP BY rank ORDER BY rank
 """  # noqa: E501
@@ -148,7 +149,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
     narrow, plain = _precisions(con, run, on_device=on_device)
     gradients = _largest_gradients(con, run)
     found = []
-    for rank, ops, runtime, launches, notes, python, spans, events in kinds:
+    for rank, ops, runtime, launches, notes, python, spans, graphs, events in kinds:
         all_ns, known_ns, unknown = kernels.get(rank, (0, 0, []))
         found.append(
             {
@@ -171,6 +172,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
                 "engine": engine,
                 "alone": not communicates,
                 "prefetches": prefetches,
+                "replays": graphs and events > 2 * launches,
             }
         )
     return found

@@ -48,6 +48,8 @@ SAID = [
      "Signals.SIGINT death signal, shutting down workers"),
     ("exit-usage", "usage: train_diffusion.py [-h] [--config CONFIG] [--local_rank LOCAL_RANK]"),
     ("mpi-fabric", "x43 1727: Abort(203549327) on node 1727: Fatal error in internal_Get: Other"),
+    ("mpi-call", "Rank 3 [Mon Mar  3 10:01:02 2025] Fatal error in MPI_Recv: Invalid tag, error"),
+    ("mpi", "Fatal error in PMPI_Init_thread: Other MPI error, error stack:"),
     ("pmix-lock", "[node25:368977] PMIX ERROR: ERROR in file gds_ds12_lock_pthread.c at line 168"),
     ("container-folder", "srun: error: pyxis: mount source must be a relative path"),
     ("node-failure", "Owner worker exit type: SYSTEM_ERROR Worker exit detail: Owner's node has "

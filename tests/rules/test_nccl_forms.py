@@ -33,6 +33,7 @@ SIGNALS = [
     "text_generation_launcher: Shard process was signaled to shutdown with signal {number} rank=1",
     "Received signal {number} ({name})",
     "terminated by signal {name}",
+    "signal {number} ({words}).",
     "Process SpawnProcess-1 died: {name}",
     "DataLoader worker (pid 77) is killed by signal: {words}.",
     "FatalError: `{words}` is detected by the operating system.",

@@ -65,7 +65,7 @@ def ended_by(signal: int) -> End:
         rf"{_CODE}(?:-{number:d}|{_SHELL + number}|{_BYTE - number})\b",
         rf"(?i:\bcode)[ =:]{{1,3}}-{number:d}\b",
         rf"{_BEFORE_SIGNAL}(?i:signal)[ :]{{1,2}}{number:d}\b",
-        rf"Signal {number:d} \(",
+        rf"Signal {number:d} \(|^signal {number:d} \(",
         rf"{_BEFORE_SIGNAL}(?:(?i:signal)[ :]{{1,2}})?{number.name}\b|Signals\.{number.name}\b",
         rf"\*\*\* {number.name} received|\({number.name}\)",
         rf"(?i:\bsignal): {{0,2}}{said}",

@@ -127,6 +127,18 @@ def test_what_a_destructor_raised_is_no_error(said: str) -> None:
     assert [item.text for item in raised_in(lines)] == ["KeyError: 3"]
 
 
+def test_what_is_ignored_is_no_error_where_two_writers_share_a_mark(tmp_path: Path) -> None:
+    """The class of one stands before the head of the other, and its words behind."""
+    words = "[Errno 2] No such file or directory: '/home/u/.triton/autotune/k.pickle.tmp' -> '/k'"
+    ignored = "Exception ignored in atexit callback: <function write at 0x7f>"
+    lines = [ignored, *CALLS.splitlines(), ignored, f"FileNotFoundError: {CALLS.splitlines()[0]}"]
+    lines += [CALLS.splitlines()[1], words, *CALLS.splitlines()[1:], f"FileNotFoundError: {words}"]
+    log = tmp_path / "job.log"
+    log.write_text("".join(f"1: {line}\n" for line in ("NCCL version 2.27.7", *lines)))
+    with advisor.load(str(log)) as run:
+        assert not [item for item in run.report.findings if item.rule == "nccl-error"]
+
+
 def test_text_behind_a_call_is_no_exception_when_it_goes_on_for_long() -> None:
     lines = [*CALLS.splitlines(), *(f"step {number}" for number in range(9)), "Epoch: 3"]
     assert raised_in(lines) == []

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 _HEAD = "Traceback (most recent call last)"
 # Python tells of what a destructor raised, and goes on.
 _IGNORED = "Exception ignored "
+_OF_SYSTEM = "[Errno "
 _FRAME = re.compile(r'(?:^|\s)File "([^"\n]{1,300})", line (\d{1,7})(?:, in (.{1,120}))?')
 # rich draws a box: «│ /root/train.py:12 in main │», then the source.
 _BOXED = re.compile(r"^[│|] (/\S{1,300}|\S{1,200}\.py):(\d{1,7}) in (\S{1,80})")
@@ -112,7 +113,8 @@ class Tracebacks:
         self.is_source = text[:3].isspace() and text.lstrip().startswith("raise ")
         if _HEAD in text:
             writer = _writer(launcher)
-            self._open[writer] = _Open(is_ignored=writer in self._ignored, has_head=True)
+            self.is_source = writer in self._ignored
+            self._open[writer] = _Open(is_ignored=self.is_source, has_head=True)
             self._ignored.discard(writer)
             return None
         if _IGNORED in text:
@@ -155,6 +157,8 @@ class Tracebacks:
             self.is_source = True
             traceback.source = text.strip()
         traceback.is_last &= not text.strip() or text[:1].isspace()
+        if traceback.is_ignored and text.startswith(_OF_SYSTEM):  # its class stands elsewhere
+            self.is_source = True
         if traceback.since > _MOST_LINES and not text.startswith(("│", "|", "╰")):
             del self._open[writer]
         if not traceback.frames or text[:1].isspace() or not _RAISED.match(text):

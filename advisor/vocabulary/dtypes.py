@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_NAME = re.compile(r"[a-z0-9_<>:]{1,80}")
+_NAME = re.compile(r"[a-z][a-z0-9_<>:]{0,79}")
 _WIDTHS: dict[str, tuple[str, int]] = {}
 for _torch_name, _width, _aliases in (
     ("float64", 8, "double"),

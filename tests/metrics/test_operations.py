@@ -46,6 +46,7 @@ def test_names_of_all_backends_mean_one_operation(name: str, expected: str) -> N
         ("c10::complex<float>", ("complex64", 8)),
         ("Bool", ("bool", 1)),
         ("int4_packed", ("int4_packed", None)),
+        ("9223372036854775808", (None, None)),  # damage of the field
         (None, (None, None)),
     ],
 )

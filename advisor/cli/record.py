@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,9 @@ def command(
     written = files.whole(folder)
     for path in written:
         click.echo(f"advisor: wrote {path}", err=True)
+    if not written and status - 128 in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        click.echo("advisor: the command was ended before it wrote a trace", err=True)
+        return status
     if not written:
         raise _nothing(folder, own.results(folder), chosen, skip, status)
     if diagnose:

@@ -73,6 +73,17 @@ def test_a_command_that_records_nothing_says_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [2, 15])
+def test_a_command_that_a_signal_ends_early_is_not_its_launchers_fault(
+    tmp_path: Path, number: int
+) -> None:
+    """THEN the status is the command's, and no launcher is said to have kept the recorder away."""
+    line = f"import os; os.kill(os.getpid(), {number})"
+    asked = ["-o", str(tmp_path / "t"), "--", sys.executable, "-c", line]
+    ended = CliRunner().invoke(command, asked, standalone_mode=False)
+    assert (ended.exception, ended.return_value) == (None, 128 + number)
+
+
 def test_the_handler_keeps_each_cycle_and_says_its_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

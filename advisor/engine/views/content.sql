@@ -41,8 +41,5 @@ per AS (
 SELECT direction, median(copies) AS copies, median(tiny) AS tiny, median(bytes)::BIGINT AS bytes,
   median(copy_ns)::BIGINT AS copy_ns, median(exposed_ns)::BIGINT AS exposed_ns,
   arg_max(memory, bytes) AS memory, list(rank ORDER BY rank) AS ranks,
-  (SELECT median(compute_ns + exposed_comm_ns)::BIGINT FROM rank_step) + coalesce(
-    (SELECT median(copy_ns)::BIGINT FROM per o WHERE o.direction = CASE per.direction
-      WHEN 'host-to-device' THEN 'device-to-host' WHEN 'device-to-host' THEN 'host-to-device' END), 0)
-    AS useful_ns
+  (SELECT median(compute_ns + exposed_comm_ns)::BIGINT FROM rank_step) AS useful_ns
 FROM per GROUP BY direction;

@@ -32,7 +32,7 @@ def _check(name: str, inputs: int) -> None:
         pytest.skip(f"{name} is not beside this checkout")
     for number in range(inputs):
         result = damage.judge(name, 2, number)
-        assert result.kind not in ("NEW ACCUSATION", "internal error"), (result.said, result.new)
+        assert result.kind not in ("NEW ACCUSATION", "internal error"), (result.done, result.new)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -50,7 +50,7 @@ def test_damage_that_once_accused_somebody_else(name: str, seed: int, number: in
     if name not in damage.known():
         pytest.skip(f"{name} is not beside this checkout")
     result = damage.judge(name, seed, number)
-    assert result.kind != "NEW ACCUSATION", (result.said, result.new)
+    assert result.kind != "NEW ACCUSATION", (result.done, result.new)
 
 
 def test_every_kind_of_damage_changes_the_files(tmp_path: Path) -> None:

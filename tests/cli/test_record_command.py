@@ -78,7 +78,9 @@ def test_a_command_that_a_signal_ends_early_is_not_its_launchers_fault(
     tmp_path: Path, number: int
 ) -> None:
     """THEN the status is the command's, and no launcher is said to have kept the recorder away."""
-    line = f"import os; os.kill(os.getpid(), {number})"
+    # Where the tests themselves run in the background a job does not heed Ctrl-C.
+    heed = f"signal.signal({number}, signal.SIG_DFL)"
+    line = f"import os, signal; {heed}; os.kill(os.getpid(), {number})"
     asked = ["-o", str(tmp_path / "t"), "--", sys.executable, "-c", line]
     ended = CliRunner().invoke(command, asked, standalone_mode=False)
     assert (ended.exception, ended.return_value) == (None, 128 + number)

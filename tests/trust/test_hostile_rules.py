@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -108,14 +109,16 @@ def test_rows_that_do_not_fit_fail_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_ctrl_c_in_a_rule_ends_the_diagnosis(
-    fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database says of Ctrl-C that its query was interrupted: no mistake of the rule."""
 
     def interrupted(*_: object) -> object:
         raise RuntimeError("Query interrupted")
 
-    with advisor.load(fixtures_dir / "lab-ddp-compute-bound") as run:
+    # Elsewhere, as what was once diagnosed in fixtures/ is not diagnosed again.
+    shutil.copytree(fixtures_dir / "lab-ddp-compute-bound", tmp_path / "traces")
+    with advisor.load(tmp_path / "traces") as run:
         monkeypatch.setattr("advisor.engine.sandbox.as_rows", interrupted)
         with pytest.raises(RuntimeError, match="interrupted"):
             run.diagnose()

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.findings import Window
+from advisor.findings import Finding, Window
 from advisor.messages import on_page
 from advisor.report.charts import draw
 from advisor.report.charts.scene import Rect
 from advisor.report.crop import figure
 from advisor.report.figures import RankLane, Span, Timeline
 from advisor.report.sections.findings import views
+from advisor.store import Store
 from tests.report.support import MS, RUN, make_report, make_store
+
+
+def a_finding_and_rank_2s_call(store: Store) -> tuple[Finding, int]:
+    """A finding that has a moment to draw, and when rank 2's call of that step begins, ns."""
+    finding = next(item for item in make_report().findings if item.evidence.window)
+    (start,) = store.con.execute(
+        "SELECT start_ns FROM collective WHERE run = ? AND rank = 2 AND step = 0", [RUN]
+    ).fetchone()
+    return finding, start
 
 
 def test_transfer_under_compute_is_drawn_as_hidden() -> None:
     """GIVEN rank 2's transfer of 20 ms from 70 ms on, with compute under 5 ms of it, in two."""
     with make_store() as store:
-        finding = next(item for item in make_report().findings if item.evidence.window)
-        (start,) = store.con.execute(
-            "SELECT start_ns FROM collective WHERE run = ? AND rank = 2 AND step = 0", [RUN]
-        ).fetchone()
+        finding, start = a_finding_and_rank_2s_call(store)
         for begin, length, stream in ((4, 3, 7), (5, 2, 8), (10, 2, 7)):  # two overlap
             store.con.execute(
                 "INSERT INTO activity (run, rank, kind, start_ns, end_ns, stream)"
@@ -112,10 +119,7 @@ def test_a_moment_that_two_findings_show_is_drawn_once_for_the_verdicts_own() ->
 def test_what_is_drawn_has_a_colour_and_a_legend() -> None:
     """GIVEN a stream that waits for another THEN it is idle: no bar without a colour hides work."""
     with make_store() as store:
-        finding = next(item for item in make_report().findings if item.evidence.window)
-        (start,) = store.con.execute(
-            "SELECT start_ns FROM collective WHERE run = ? AND rank = 2 AND step = 0", [RUN]
-        ).fetchone()
+        finding, start = a_finding_and_rank_2s_call(store)
         store.con.execute(
             "INSERT INTO activity (run, rank, kind, start_ns, end_ns) VALUES (?, 2, 'sync', ?, ?)",
             [RUN, start, start + 10 * MS],

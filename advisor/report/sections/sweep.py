@@ -46,8 +46,9 @@ def build(
     if surrogate and surrogate["effects"]:
         figures.append(_effects(surrogate, suffix))
     frontier = result.get("frontier") or []
-    if sum(bool(point["on_frontier"]) for point in frontier) > 1:
-        figures.append(_frontier(frontier, suffix))
+    unbeaten = sum(bool(point["on_frontier"]) for point in frontier)
+    if unbeaten > 1:
+        figures.append(_frontier(frontier, unbeaten, suffix))
     if by_model:
         figures.append(sweep_trials.modelled(by_model, suffix))
     lists = []
@@ -104,10 +105,10 @@ def _plain(setting: str) -> str:
     return f"{name}={'unset' if value == 'None' else value}"
 
 
-def _frontier(points: list[dict[str, Any]], suffix: str) -> Figure:
-    """Settings that nothing beats in time and memory together, then the others."""
+def _frontier(points: list[dict[str, Any]], unbeaten: int, suffix: str) -> Figure:
+    """The ``unbeaten`` settings that nothing beats in time and memory together, then the others."""
     ranked = sorted(points, key=lambda point: (not point["on_frontier"], point["step_ns"]))
-    title = on_page("frontier", settings=sum(bool(point["on_frontier"]) for point in points))
+    title = on_page("frontier", settings=unbeaten)
     return Figure(
         id=f"frontier{suffix}",
         title=title,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -36,6 +37,17 @@ def test_a_ring_is_a_pipeline_from_where_messages_begin(micro_batches: int, chun
 def test_one_chunk_is_a_chain() -> None:
     beside, first = _neighbours(calls(STAGES, 4, 1))
     assert _chains(beside, first) == [list(STAGES)]
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_a_recording_that_begins_in_the_middle_of_a_step_tells_the_first_stage(chunks: int) -> None:
+    """The host is ahead: the gradients of the step before, asked for before the recording, come
+    first, and in them the last stage sends."""
+    own = calls(STAGES, 4, chunks)
+    for found in own.values():
+        back = found[len(found) // 2 :]
+        found += [replace(c, step=None, start=c.start - 1000) for c in back]
+    assert _chains(*_neighbours(own)) == [list(STAGES)]
 
 
 def test_a_ring_in_which_all_send_first_is_no_pipeline() -> None:

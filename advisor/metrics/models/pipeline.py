@@ -117,15 +117,22 @@ def _span(calls: Iterable[Call]) -> Intervals:
 
 def _neighbours(
     calls: Mapping[int, Sequence[Call]],
-) -> tuple[Mapping[int, set[int]], Mapping[int, Call]]:
-    """The ranks that each sends to and receives from, and its first message."""
+) -> tuple[Mapping[int, set[int]], Mapping[int, tuple[str, int]]]:
+    """Whom each rank sends to and receives from; kind and peer of the message its steps begin with.
+
+    A recording's own first message may be of the middle of a step, where the host is ahead.
+    """
     sends: set[tuple[int, int]] = set()
-    first: dict[int, Call] = {}
+    first: dict[int, tuple[str, int]] = {}
     for rank, own in calls.items():
+        begins: dict[int | None, tuple[str, int]] = {}
         for call in sorted(own, key=lambda c: c.asked):
             if call.op in POINT_TO_POINT and call.peer is not None:
-                first.setdefault(rank, call)
+                begins.setdefault(call.step, (call.op, call.peer))
                 sends.add((rank, call.peer) if call.op == "send" else (call.peer, rank))
+        told = [begin for step, begin in begins.items() if step is not None] or begins.values()
+        if told:
+            first[rank] = Counter(told).most_common(1)[0][0]
     beside: dict[int, set[int]] = defaultdict(set)
     for source, destination in sends:
         if (destination, source) in sends and source != destination:
@@ -133,14 +140,16 @@ def _neighbours(
     return beside, first
 
 
-def _chains(beside: Mapping[int, set[int]], first: Mapping[int, Call]) -> list[list[int]]:
+def _chains(
+    beside: Mapping[int, set[int]], first: Mapping[int, tuple[str, int]]
+) -> list[list[int]]:
     """Ranks in the order of their stages.
 
     Neighbours send to each other both ways. The first stage is the end of the chain that sends
     before it receives (or is not read, while the other end receives first). Interleaved stages
     (Narayanan et al., SC 2021) close the chain to a ring, in which it alone sends first.
     """
-    op = {rank: call.op for rank, call in first.items()}
+    op = {rank: begin[0] for rank, begin in first.items()}
     chains: list[list[int]] = []
     seen: set[int] = set()
     for rank in sorted(beside):
@@ -153,7 +162,7 @@ def _chains(beside: Mapping[int, set[int]], first: Mapping[int, Call]) -> list[l
         if len(chain) > 1 and op.get(chain[0]) != "recv" and op.get(chain[-1]) != "send":
             chains.append(chain)
     for rank in sorted(beside):
-        peer = first[rank].peer if op.get(rank) == "send" else None
+        peer = first[rank][1] if op.get(rank) == "send" else None
         if rank in seen or peer is None or not len(beside[rank]) == 2 == len(beside.get(peer, ())):
             continue
         chain = _followed([rank, peer], beside)

@@ -7,7 +7,7 @@ import pytest
 
 from advisor.metrics.steps.annotated import Step, device_windows
 from advisor.metrics.steps.whole import whole_trace, without_strays
-from advisor.metrics.timeline.timeline import Timeline
+from advisor.metrics.timeline.timeline import COMPUTE, MEMORY, Timeline
 
 _STEP, _KERNEL, _AHEAD = 100, 80, 10
 
@@ -33,6 +33,29 @@ def test_a_step_ends_where_the_next_begins_and_the_last_with_its_work() -> None:
 def test_a_step_before_a_lost_mark_is_one_step_long(marked: tuple[int, ...]) -> None:
     """Up to the next mark it would be two or three: a rank that pauses, to all others."""
     assert windows(marked)[1] == (110, 190)
+
+
+def test_what_runs_ahead_of_the_step_before_begins_none() -> None:
+    """The host is 250 ahead: it asks for each batch's copy on a stream of its own, which runs at
+    once, while the kernels of two steps before wait on the other. Nothing is before the first."""
+    ahead = 250
+    launch = _STEP * np.arange(5, dtype=np.int64)
+    asked = np.concatenate([launch, launch + 1])
+    start = np.concatenate([launch + 5, launch + ahead])
+    order = np.argsort(start)
+    lasts = np.concatenate([launch + 25, launch + ahead + _KERNEL])
+    stream = np.repeat([2, 1], 5)
+    kind = np.repeat([MEMORY, COMPUTE], 5)
+    zero = np.zeros(10, dtype=np.int64)
+    line = Timeline(
+        0, True, kind[order], start[order], lasts[order], stream[order], zero, asked[order], zero
+    )
+    steps = [
+        Step(n, n * _STEP, (n + 1) * _STEP, n * _STEP, n * _STEP + _STEP - 1, True, "x")
+        for n in range(5)
+    ]
+    found = [step.start for step in device_windows(steps, line).steps]
+    assert found == [5, *(n * _STEP + ahead for n in range(1, 5))]
 
 
 def test_steps_that_leave_out_numbers_are_looked_at_once() -> None:

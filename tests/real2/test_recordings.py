@@ -49,7 +49,7 @@ def test_gathers_over_eight_of_sixteen_ranks(real2: Callable[[str], Run]) -> Non
 
 def test_the_profiler_stopping_is_no_synchronisation(real2: Callable[[str], Run]) -> None:
     """A cudaDeviceSynchronize of 158 ms 0.09 ms after the last step; the device idles for 62 to
-    66 % of every step with work queued behind cudaGraphLaunch."""
+    69 % of every step with work queued behind cudaGraphLaunch."""
     run = real2("negative_queue_length_values_check.json.gz")
     # What the script's own is_nonzero() costs is real: 2.4 ms. The 158 ms are nobody's.
     waits = [it.savings_ns or 0 for it in run.report.findings if it.rule == "blocking-sync"]
@@ -57,7 +57,7 @@ def test_the_profiler_stopping_is_no_synchronisation(real2: Callable[[str], Run]
     edges = run.sql("SELECT edge, kind FROM edge_gap").to_dict("records")
     assert {"edge": "trailing", "kind": "profiler-stop"} in edges
     steps = run.sql("SELECT idle_ns / window_ns AS idle, window_ns FROM step_breakdown")
-    assert steps["idle"].between(0.61, 0.67).all()
+    assert steps["idle"].between(0.61, 0.7).all()
     assert steps["window_ns"].between(208e6, 218e6).all()
     assert "idle-with-queued-work" in _rules(run)
 

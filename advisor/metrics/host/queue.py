@@ -70,7 +70,7 @@ def queue_row(run: str, line: Timeline, waits: Int64s) -> dict[str, Any] | None:
         "waiting": int(beside.sum()),
         "in_order": int((beside & together).sum()),
         "overtaken": int((later < start[:-1] - _TOGETHER_NS).sum()),
-        "compute_stream": _longest(line),
+        "compute_stream": line.compute_stream,
     }
 
 
@@ -85,14 +85,6 @@ def _told_to_wait(line: Timeline, order: Int64s, waits: Int64s) -> Bools:
     asked = np.searchsorted(waits, launch) - np.searchsorted(waits, before)
     result: Bools = asked > np.searchsorted(calls, launch) - np.searchsorted(calls, before)
     return result
-
-
-def _longest(line: Timeline) -> int:
-    """The stream with the most time of compute."""
-    computes = line.kind == COMPUTE
-    streams, place = np.unique(line.stream[computes], return_inverse=True)
-    time = np.bincount(place, weights=(line.end - line.start)[computes])
-    return int(streams[np.argmax(time)]) if len(streams) else int(MISSING)
 
 
 def _before(line: Timeline, order: Int64s) -> Int64s:

@@ -151,11 +151,13 @@ def host_annotations(events: Events, rank: int, pattern: str) -> list[tuple[str,
 def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
     """Windows from the first device event launched in a step to the first launched in the next.
 
-    The last step's ends with its last event, but lasts no longer than the host's span or the
-    longest other step: where the host runs ahead, what is queued behind it drains at the end of the
-    recording and is no part of a usual step. So does one whose next step has no mark: up to the
-    mark after that it would be two steps, and its rank one that pauses. A step alone is its host's
-    whole span: nothing else says when its time begins and ends.
+    What runs ahead of the step before (a batch copied on a stream of its own, while the host is far
+    ahead of the device) begins none: a step's begins after the last kernel before it, on the stream
+    that computes, has started. The last step's ends with its last event, but lasts no longer than
+    the host's span or the longest other step: where the host runs ahead, what is queued behind it
+    drains at the end of the recording and is no part of a usual step. So does one whose next step
+    has no mark: up to the mark after that it would be two steps, and its rank one that pauses. A
+    step alone is its host's whole span: nothing else says when its time begins and ends.
     """
     if not line.on_device or not steps:
         return Steps(tuple(steps))
@@ -166,12 +168,17 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
     order = np.flatnonzero(launched)
     order = order[asked[order].argsort()]
     asked, begun, ended = asked[order], line.start[order], line.end[order]
+    computes = line.stream[order] == line.compute_stream
+    computed = asked[computes], begun[computes]
+    # What the host had asked for before the recording.
+    strays = line.start[(line.stream == line.compute_stream) & (line.launch == MISSING)]
     firsts: list[int | None] = []
     lasts: list[int | None] = []
     for step in steps:
         assert step.host_start is not None and step.host_end is not None
         low, high = np.searchsorted(asked, [step.host_start, step.host_end + 1])
-        firsts.append(int(begun[low:high].min()) if low < high else None)
+        own, before = begun[low:high], _reached(step.host_start, *computed, strays)
+        firsts.append(int(own[own >= min(before, own.max())].min()) if low < high else None)
         lasts.append(int(ended[low:high].max()) if low < high else None)
     reached = [(s, begin) for s, begin in zip(steps, firsts, strict=True) if begin is not None]
     begins = iter(reached[1:])
@@ -195,6 +202,14 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
         moved.append(_moved(step, first, end, complete=step.complete))
         longest = max(longest, end - first)
     return Steps(tuple(moved))
+
+
+def _reached(host_start: int, asked: Int64s, begun: Int64s, strays: Int64s) -> int:
+    """When the last kernel began that the host had asked for before a step, on the stream that
+    computes: ``begun`` as they were ``asked`` for, before them the ``strays``. MISSING without."""
+    place = int(np.searchsorted(asked, host_start))
+    earlier = begun[:place] if place else strays[strays < begun[0]] if len(begun) else strays[:0]
+    return int(earlier.max(initial=MISSING))
 
 
 def _lacks_a_mark(step: Step, following: Step) -> bool:

@@ -75,6 +75,14 @@ class Timeline:
         return int(np.median((start - launch)[alone])) + _COPY_NS
 
     @cached_property
+    def compute_stream(self) -> int:
+        """The stream with the most time of compute; MISSING where nothing computes."""
+        computes = self.kind == COMPUTE
+        streams, place = np.unique(self.stream[computes], return_inverse=True)
+        time = np.bincount(place, weights=(self.end - self.start)[computes])
+        return int(streams[np.argmax(time)]) if len(streams) else int(MISSING)
+
+    @cached_property
     def compute_starts(self) -> Int64s:
         """When each span that computes begins."""
         starts: Int64s = self.start[self.kind == COMPUTE]

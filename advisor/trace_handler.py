@@ -49,7 +49,7 @@ def trace_handler(
 
 
 def _say(folder: Path, world_size: int, step: int, tensorboard: Any) -> None:
-    """Print and publish the verdict; a trace that cannot be read ends no training."""
+    """Print and publish the verdict; neither a bad trace nor a tracker ends the training."""
     from advisor import api
     from advisor.errors import AdvisorError
     from advisor.integrations.loggers import publish
@@ -60,6 +60,9 @@ def _say(folder: Path, world_size: int, step: int, tensorboard: Any) -> None:
     try:
         with api.load(folder, command="advisor.trace_handler") as run:
             click.echo(run.render("text"))
-            publish(run, step=step, tensorboard=tensorboard)
+            try:
+                publish(run, step=step, tensorboard=tensorboard)
+            except Exception as error:  # noqa: BLE001 - no server, no rights: the job may need neither
+                click.echo(f"advisor: not written to the tracker: {error}", err=True)
     except AdvisorError as error:
         click.echo(f"advisor: {error}", err=True)

@@ -40,13 +40,18 @@ def publish(run: Run, *, step: int | None = None, tensorboard: Any = None) -> li
     """Write verdict and figures to every tracker that has a run open; the names of those.
 
     ``step`` is the job's own step; ``tensorboard`` a ``torch.utils.tensorboard.SummaryWriter``.
+    W&B takes the curves over ``advisor/step``, in the row that the job's next log writes.
     """
     said = run.render("chat")
     curves = {f"{PREFIX}/{name}": value for name, value in figures(run).items()}
     into = []
     wandb = sys.modules.get("wandb")
     if wandb is not None and wandb.run is not None:
-        wandb.run.log(curves, step=step)
+        # W&B drops what comes behind its own step, and a row of ours would move that step.
+        own = {} if step is None else {f"{PREFIX}/step": step}
+        if own:
+            wandb.run.define_metric(f"{PREFIX}/*", step_metric=f"{PREFIX}/step")
+        wandb.run.log({**curves, **own}, commit=False)
         wandb.run.summary[f"{PREFIX}/verdict"] = said
         into.append("wandb")
     mlflow = sys.modules.get("mlflow")

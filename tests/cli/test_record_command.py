@@ -105,3 +105,31 @@ def test_the_handler_keeps_each_cycle_and_says_its_verdict(
             p.step()
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["cycle-1", "cycle-2"]
     assert capsys.readouterr().out.count("VERDICT") == 2
+
+
+class WriterWithoutDisk:
+    """A tracker that cannot write."""
+
+    def add_scalar(self, *_: object) -> None:
+        """As TensorBoard's writer on a full disk."""
+        raise OSError("no space")
+
+
+@pytest.mark.slow
+def test_a_tracker_that_fails_does_not_end_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    import advisor
+
+    handler = advisor.trace_handler(tmp_path, tensorboard=WriterWithoutDisk())
+    plan = schedule(wait=0, warmup=1, active=2, repeat=1)
+    with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=handler) as p:
+        for _ in range(3):
+            torch.ones(2, 8).sum()
+            p.step()
+    said = capsys.readouterr()
+    assert "VERDICT" in said.out
+    assert "no space" in said.err

@@ -1,9 +1,14 @@
-"""The verdict and its figures in the real trackers, each offline, read back by its own reader."""
+"""The verdict and its figures in the real trackers, each offline, read back by its own reader.
+
+Where W&B is not installed, a stand-in that keeps rows and steps as it does takes its place.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,15 +62,60 @@ def test_tensorboard(run: api.Run, tmp_path: Path) -> None:
     assert said.split() == run.render("chat").split()
 
 
+class WandbRun:
+    """A run of W&B 0.31 as to rows: a log behind its step is dropped, a commit ends the row."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.rows: dict[int, dict[str, Any]] = {}
+        self.summary: dict[str, Any] = {}
+        self.axes: dict[str, str] = {}
+
+    def define_metric(self, name: str, *, step_metric: str) -> None:
+        self.axes[name] = step_metric
+
+    def log(
+        self, values: dict[str, Any], step: int | None = None, commit: bool | None = None
+    ) -> None:
+        if step is not None and step < self.step:
+            return
+        self.step = self.step if step is None else step
+        self.rows.setdefault(self.step, {}).update(values)
+        self.summary.update(values)
+        if commit or (commit is None and step is None):
+            self.step += 1
+
+
+def test_weights_and_biases_has_the_figures_at_the_jobs_step_though_its_own_is_ahead(
+    run: api.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracked = WandbRun()
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(run=tracked))
+    for _ in range(30):  # a script that logs twice per step
+        tracked.log({"loss": 1.0})
+    publish(run, step=15)
+    tracked.log({"loss": 0.5})
+    assert tracked.axes == {"advisor/*": "advisor/step"}
+    row = tracked.rows[30]
+    assert (row["loss"], row["advisor/step"]) == (0.5, 15)  # the job's rows keep their steps
+    assert row["advisor/step_ms"] == figures(run)["step_ms"]
+    assert tracked.step == 31
+
+
 @pytest.mark.slow
 def test_weights_and_biases(run: api.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wandb = pytest.importorskip("wandb", reason="needs wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     with wandb.init(project="p", dir=str(tmp_path)) as tracked:
-        assert publish(run) == ["wandb"]
+        for _ in range(30):
+            tracked.log({"loss": 1.0})
+        assert publish(run, step=15) == ["wandb"]
+        tracked.log({"loss": 0.5})
         kept = dict(tracked.summary)
+        assert tracked.step == 31
     for name, value in figures(run).items():
         assert kept[f"advisor/{name}"] == pytest.approx(value)
+    assert kept["advisor/step"] == 15
     assert kept["advisor/verdict"] == run.render("chat")
 
 

@@ -77,9 +77,9 @@ class StepBar:
             if (share := self.shares.get(kind, 0.0)) > 0:
                 ends[kind] = position, position + share
                 position += share
-        own = [span for kind, span in ends.items() if _is_of(kind, self.kinds)]
+        own = [span for kind, span in ends.items() if is_of(kind, self.kinds)]
         first = self.kinds[:1]
-        most = next((span for kind, span in ends.items() if _is_of(kind, first)), None)
+        most = next((span for kind, span in ends.items() if is_of(kind, first)), None)
         if most is None or self.gain is None:
             return None
         gain = min(self.outlined(), position)
@@ -92,7 +92,7 @@ class StepBar:
         return max(start, stop - gain), stop
 
 
-def _is_of(kind: str, kinds: Sequence[str]) -> bool:
+def is_of(kind: str, kinds: Sequence[str]) -> bool:
     """'idle' has parts by cause; what was not parted into waiting and transfer is both."""
     of = {kind, kind.partition("-")[0], *(("wait", "transfer") if kind == "comm" else ())}
     return not of.isdisjoint(kinds)

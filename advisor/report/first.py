@@ -11,7 +11,7 @@ from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.timeline.parts import Parts, by_rank, mean
 from advisor.report import comparison as compared
 from advisor.report import comparison_notes, numbers, summary
-from advisor.report.figures import KINDS, Figure, StepBar, legend_for
+from advisor.report.figures import KINDS, Figure, StepBar, is_of, legend_for
 from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
 
@@ -149,9 +149,10 @@ def rest_of(bar: StepBar, step_ns: float) -> str:
     outlined, middle = span[1] - span[0], bar.outlined()
     if middle <= (1 + _SEEN) * outlined:
         return ""
-    drawn = {kind.partition("-")[0] for kind, share in bar.shares.items() if share > 0}
-    kinds = " and ".join(KINDS[kind] for kind in bar.kinds if kind in drawn)
-    values = {"outlined_ns": outlined * step_ns, "gain_ns": middle * step_ns, "kinds": kinds}
+    drawn = [kind for kind in KINDS if bar.shares.get(kind, 0.0) > 0]
+    own = [kind for of in bar.kinds for kind in drawn if is_of(kind, (of,))]
+    parts = " and ".join(dict.fromkeys(KINDS[kind.partition("-")[0]] for kind in own))
+    values = {"outlined_ns": outlined * step_ns, "gain_ns": middle * step_ns, "kinds": parts}
     return say(SUMMARY, "rest", values)
 
 

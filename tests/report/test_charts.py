@@ -151,6 +151,9 @@ def test_what_of_a_gain_is_not_outlined_is_said() -> None:
     shares = {"compute": 0.6, "wait": 0.1, "idle": 0.3}
     said = rest_of(StepBar(shares, ["wait"], (0.1, 0.25, 0.3)), 200e6)
     assert "20 ms, waiting for a peer" in said
+    # Of ranks that are missing nobody knows whether communication waits or transfers.
+    unparted = StepBar({"compute": 0.9, "comm": 0.1}, ["transfer", "wait"], (0.1, 0.25, 0.3))
+    assert "20 ms, exposed communication." in rest_of(unparted, 200e6)
     assert not rest_of(StepBar(shares, ["wait"], (0.05, 0.1, 0.2)), 200e6)
     assert not rest_of(StepBar(shares, ["wait", "idle"], (0.05, 0.25, 0.3)), 200e6)
     assert not rest_of(StepBar(shares), 200e6)

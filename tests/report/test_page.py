@@ -184,6 +184,30 @@ def test_what_to_do_next_is_one_list_from_one_on(steps: list[str], listed: str, 
     assert page.count("clocks and temperature") == (1 if above else 2)
 
 
+def test_what_two_findings_of_a_rule_advise_stands_once() -> None:
+    report = make_report()
+    buckets = report.findings[1]
+    verify = "`MB` must fall."
+    first = buckets.model_copy(update={"verify": verify, "fix": [*buckets.fix, "Send less."]})
+    again = first.model_copy(update={"id": "small-buckets-ep", "where": "the experts' buckets"})
+    other = again.model_copy(update={"id": "other", "fix": ["Send bf16."]})
+    report = report.model_copy(update={"findings": [report.findings[0], first, again, other]})
+    page = render(report, None, "html")
+    assert [row.above for row in views(report, None)] == ["", "", "As finding 2", ""]
+    # The row's fix begins the list below it; the proof is of the one with another fix too.
+    counts = [page.count(text) for text in ("Send less.", "bucket_cap_mb=25", "must fall")]
+    assert counts == [1, 2, 2]
+
+
+def test_a_number_stays_with_its_unit_in_cells() -> None:
+    with make_store() as store:
+        add_everything(store)
+        page = render(make_report(), store, "html")
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", page)
+    assert any(re.search("\\d\N{NO-BREAK SPACE}MB", cell) for cell in cells)
+    assert not [cell for cell in cells if re.search(r"\d (?:ms|MB|GB/s|%)(?!\w)", cell)]
+
+
 def test_a_demo_says_above_its_verdict_which_fault_was_injected(page: str) -> None:
     text = render(make_report(), None, "html", injected="sleep:rank=1,ms=200")
     said = text.index("<code>sleep:rank=1,ms=200</code>")

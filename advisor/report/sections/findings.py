@@ -32,8 +32,8 @@ class FindingView:
     """One finding with everything a template needs, already in words.
 
     ``is_main``: the verdict is about it, and its evidence is not folded. ``then`` are the fixes
-    after the first, without those that the verdict lists; ``above``: where it lists the first, in
-    words. ``run``: whose it is, where the page is of several.
+    after the first, without those that the verdict or an earlier finding lists; ``above``: where
+    either lists the first, in words. ``run``: whose it is, where the page is of several.
     """
 
     number: int
@@ -78,7 +78,7 @@ def views(
     asked = rules if several else set[str]()
     # The pictures of several recordings share what one of a single one may have.
     marks = max(MAX_MARKS // max(len(drawn), 1), _LEAST_MARKS) if several else MAX_MARKS
-    found = []
+    found: list[FindingView] = []
     for number, finding in enumerate(report.findings, 1):
         name = anchor(finding.id, taken)
         picture = None
@@ -87,6 +87,9 @@ def views(
         view = _view(number, finding, name, picture, rules, report, most)
         if finding.run in (report.verdict.run, finding.run if not several else None):
             view = _without(view, listed)
+        like = next((one for one in found if _cured_alike(one, view)), None)
+        if like is not None:
+            view = _as(view, like)
         found.append(replace(view, sql="" if finding.rule in asked else finding.evidence.sql))
         asked = asked | {finding.rule}
     late = next((view for view in found[SHOWN:] if view.is_main), None)
@@ -175,6 +178,20 @@ def _without(view: FindingView, listed: Sequence[str]) -> FindingView:
     above = say(SUMMARY, "above", {"number": place, "steps": len(listed)})
     then = [fix for fix in view.then if not any(fix in step for step in listed)]
     verify = "" if any(view.verify in step for step in listed) else view.verify
+    return replace(view, above=above, then=then, verify=verify)
+
+
+def _cured_alike(one: FindingView, other: FindingView) -> bool:
+    """Whether both are of one rule and recording, and begin with the same fix."""
+    fix, same = one.finding.fix[:1], other.finding.fix[:1]
+    return bool(fix) and (one.run, one.finding.rule, fix) == (other.run, other.finding.rule, same)
+
+
+def _as(view: FindingView, like: FindingView) -> FindingView:
+    """Without the steps of an earlier finding of its rule: its row says of which."""
+    above = view.above or say(SUMMARY, "as-finding", {"number": like.number})
+    then = [fix for fix in view.then if fix not in like.finding.fix]
+    verify = "" if view.verify == lower_first(like.finding.verify) else view.verify
     return replace(view, above=above, then=then, verify=verify)
 
 

@@ -82,6 +82,9 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"shares": shares(exposed=0.27), "findings": [LOSS]},
         {"shares": shares(exposed=0.27), "most_exposed": "data-parallel all_reduce"},
         {"shares": shares(idle=0.39)},
+        {"shares": shares(idle=0.39), "idling": {
+            "kind": "data-loading", "idle_ns": 30 * MS,
+            "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"}},
     ],
     "inconclusive": [
         {"facts": FEW, "shares": shares(exposed=0.62, wait_known=False)},

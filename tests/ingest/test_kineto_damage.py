@@ -111,7 +111,7 @@ _BROKEN = {
 
 
 @pytest.mark.parametrize("kind", _BROKEN)
-@pytest.mark.parametrize("layout", [traces.kineto, *slow(traces.one_line), *long(traces.line_each)])
+@pytest.mark.parametrize("layout", [traces.kineto, *long(traces.one_line, traces.line_each)])
 def test_one_broken_event_costs_at_most_itself(
     tmp_path: Path, layout: Callable[..., str], kind: str
 ) -> None:

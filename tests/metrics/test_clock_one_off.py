@@ -71,7 +71,7 @@ def seen(columns: list[dict[int, Call]]) -> Weighed:
 
 
 @pytest.mark.parametrize("slow", [frozenset(), frozenset([1]), frozenset([1, 2])])
-@pytest.mark.parametrize("rank", range(4))
+@pytest.mark.parametrize("rank", [0, 1, *long(2, 3)])
 @pytest.mark.parametrize("by_ms", [-5.0, *long(2.0, 5.0, -900.0), 60_000.0])
 def test_the_clock_that_is_off_is_found_with_any_link_slow(
     slow: frozenset[int], rank: int, by_ms: float

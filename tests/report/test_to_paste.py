@@ -9,6 +9,7 @@ import pytest
 
 from advisor import api
 from advisor.report import pasted
+from tests.support.marks import long
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "lab-ddp-slow-link"
 NCCL_TESTS = """\
@@ -27,7 +28,7 @@ BESIDE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("name", ["probe.json", *long("nccl-tests.txt", "nccl.log")])
 def test_a_benchmark_or_log_beside_traces_is_not_compared(tmp_path: Path, name: str) -> None:
     beside = tmp_path / name
     beside.write_text(BESIDE[name])

@@ -24,7 +24,10 @@ from advisor.config.atomic_files import write_atomic
 from advisor.errors import AdvisorError
 
 PER_RANK = ("event", "comm_event", "rank")
-PER_RUN = ("run", "process_group", "topology", "link", "nccl_choice", "bench", "flight", "source")
+PER_RUN = (
+    "run", "process_group", "topology", "link", "nccl_choice", "bench", "flight", "timed_call",
+    "source",
+)  # fmt: skip
 INGESTED = (*PER_RUN, *PER_RANK)
 """The tables that hold what was read."""
 _FOLDER = "batch"

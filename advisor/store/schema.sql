@@ -625,6 +625,18 @@ CREATE TABLE flight (
   frames VARCHAR                    -- JSON: innermost stack frames
 );
 
+-- Calls of which only their length is known, by ranks without a timeline: of the flight recorder
+-- (with TORCH_NCCL_ENABLE_TIMING=1) and NCCL's Inspector.
+CREATE TABLE timed_call (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  process_group VARCHAR,            -- group, or the Inspector's communicator
+  seq BIGINT,                       -- sequence number of calls of this operation in the group
+  op VARCHAR NOT NULL,              -- all_reduce ... send recv
+  dur_ns BIGINT NOT NULL,           -- how long the rank's device was in it, waiting for the others included
+  at_ns BIGINT                      -- when its host asked for it (flight recorder) or had it recorded (Inspector), since the epoch
+);
+
 -- Trials of a sweep.
 CREATE TABLE trial (
   run VARCHAR NOT NULL,             -- sweep it belongs to

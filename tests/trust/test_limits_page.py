@@ -97,7 +97,7 @@ def as_bytes(count: int) -> str:
         ),
         ("steps of an op table, laid end to end", f"{_LONGEST_RUN_S:,.0f} s"),
         ("one line of NCCL's Inspector", as_bytes(records.MAX_LINE_BYTES)),
-        ("timed calls of NCCL's Inspector", f"{records.MAX_TIMED:,}"),
+        ("calls of NCCL's Inspector", f"{records.MAX_KEPT:,}"),
         ("one JSON document (nccl-tests, probe)", as_bytes(_json.MAX_DOCUMENT_BYTES)),
         (
             "one topology or graph file (XML)",

@@ -12,7 +12,15 @@ from pathlib import PurePath
 from typing import Any
 
 from advisor.ingest.readers._alike import one_copy
-from advisor.vocabulary.numbers import INT64_MAX, MOST_CALLS, MOST_RANKS, decimal, within
+from advisor.vocabulary.numbers import (
+    INT64_MAX,
+    MOST_CALLS,
+    MOST_EVENT_NS,
+    MOST_RANKS,
+    decimal,
+    real,
+    within,
+)
 from advisor.vocabulary.operations import canonical_op
 
 _MAX_TENSORS, _MAX_DIMENSIONS, _MAX_FRAMES = 256, 32, 32
@@ -38,6 +46,8 @@ class Entry:
     created_ns: int | None
     started_ns: int | None
     completed_ns: int | None
+    dur_ns: int | None
+    """Between its events on the device: its own transfer and the waiting before it."""
     input_sizes: list[list[int]]
     output_sizes: list[list[int]]
     frames: list[str]
@@ -134,10 +144,17 @@ def _entry(item: Any) -> Entry | None:
         _int(item.get("time_created_ns")),
         _int(item.get("time_discovered_started_ns")) or None,
         _int(item.get("time_discovered_completed_ns")) or None,
+        _duration_ns(item.get("duration_ms")),
         _sizes(item.get("input_sizes")),
         _sizes(item.get("output_sizes")),
         _frames(item.get("frames")),
     )
+
+
+def _duration_ns(value: Any) -> int | None:
+    """Of a call, from ms as a number; None where no call lasts so long, or not at all."""
+    ms = None if isinstance(value, str) else real(value, MOST_EVENT_NS / 1e6)
+    return round(1e6 * ms) if ms is not None and ms > 0 else None
 
 
 def _op(title: str) -> str:

@@ -1,4 +1,4 @@
-"""A dump into ``flight`` and ``process_group``."""
+"""A dump into ``flight``, ``timed_call`` and ``process_group``."""
 
 from __future__ import annotations
 
@@ -38,12 +38,26 @@ def write_dump(context: ReadContext, dump: Dump, rank: int | None) -> int:
         version = {"kind": "version", "rank": rank, "name": "nccl", "value": dump.nccl_version}
         insert(context, "topology", [version])
     insert(context, "flight", _rows(dump, rank))
+    insert(context, "timed_call", _timed(dump, rank))
     return len(dump.entries)
 
 
 def _rows(dump: Dump, rank: int | None) -> Iterator[Row]:
     for entry in dump.entries:
-        own = vars(entry)
+        own = {name: value for name, value in vars(entry).items() if name != "dur_ns"}
         yield {"rank": rank, **own, **{name: json.dumps(own[name]) for name in _LISTS}}
     for group, counter, value in dump.status:
         yield {"rank": rank, "process_group": group, "seq": value, "state": counter}
+
+
+def _timed(dump: Dump, rank: int | None) -> Iterator[Row]:
+    for entry in dump.entries:
+        if entry.dur_ns is not None:
+            yield {
+                "rank": rank,
+                "process_group": entry.process_group,
+                "seq": entry.seq,
+                "op": entry.op.split(" ")[0],
+                "dur_ns": entry.dur_ns,
+                "at_ns": entry.created_ns,
+            }

@@ -18,7 +18,7 @@ from advisor.vocabulary.numbers import MOST_RANKS, json_integer, real, whole
 from advisor.vocabulary.operations import canonical_op
 
 MAX_LINE_BYTES = 1024 * 1024
-MAX_TIMED = 5_000_000
+MAX_KEPT = 5_000_000
 MAX_SAMPLE = 8192
 _RECORDS = (b'"coll_perf"', b'"p2p_perf"')
 _NOBODY = "header"
@@ -53,6 +53,9 @@ class Operation:
     peer: int | None
     start_us: int | None = None
     end_us: int | None = None
+    dumped_us: int | None = None
+    by_host: bool = False
+    """Whether its time is that of the host's call, not of the kernel (``collective_cpu``)."""
 
     @property
     def size_bytes(self) -> int:
@@ -100,18 +103,19 @@ class Kind:
 
 @dataclass
 class Inspector:
-    """All records of a run: samples of all durations (µs) by kind, and the records with times."""
+    """All records of a run, and samples of all durations (µs) by kind."""
 
     members: set[Member] = field(default_factory=set)
     durations: dict[Kind, Sample] = field(default_factory=dict)
     factors: dict[tuple[str, int], float] = field(default_factory=dict)
-    timed: list[Operation] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
 
     def read(self, stream: BinaryIO) -> tuple[int, Counter[str]]:
         """Take one file; (records kept, losses by reason)."""
         dropped: Counter[str] = Counter()
         kept = 0
         member: Member | str = _NOBODY
+        dumped_us: int | None = None
         while line := stream.readline(MAX_LINE_BYTES):
             whole = line.endswith(b"\n")
             while not whole and len(line) == MAX_LINE_BYTES and (rest := stream.readline(1 << 16)):
@@ -125,14 +129,14 @@ class Inspector:
                     member = _NOBODY  # it may have named whose the following records are
                 continue
             if "header" in item:
-                member = _member(item)
+                member, dumped_us = _member(item), _dumped_us(item)
             if isinstance(stats := item.get("dump_stats"), dict):
                 for key in ("coll", "p2p"):
                     lost = _integer(stats.get(f"{key}_dropped_since_last_dump")) or 0
                     dropped["overwritten before the Inspector dumped it"] += max(0, lost)
             if "coll_perf" not in item and "p2p_perf" not in item:
                 continue
-            operation = member if isinstance(member, str) else _operation(item, member)
+            operation = member if isinstance(member, str) else _operation(item, member, dumped_us)
             if isinstance(operation, str):
                 dropped[f"record without a usable {operation}"] += 1
                 continue
@@ -155,11 +159,10 @@ class Inspector:
         if operation.algbw_gbps and operation.busbw_gbps is not None:
             factor = operation.busbw_gbps / operation.algbw_gbps
             self.factors[operation.op, member.ranks] = factor
-        if operation.start_us is not None:
-            if len(self.timed) < MAX_TIMED:
-                self.timed.append(operation)
-            else:
-                dropped["over the bound of kept records"] += 1
+        if len(self.operations) < MAX_KEPT:
+            self.operations.append(operation)
+        else:
+            dropped["over the bound of kept records"] += 1
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
@@ -190,7 +193,12 @@ def _member(item: dict[str, Any]) -> Member | str:
     return Member(str(metadata.get("hostname", ""))[:200], pid or 0, comm[:64], rank, ranks, label)
 
 
-def _operation(item: dict[str, Any], member: Member) -> Operation | str:
+def _dumped_us(item: dict[str, Any]) -> int | None:
+    metadata = item.get("metadata")
+    return _integer(metadata.get("dump_timestamp_us")) if isinstance(metadata, dict) else None
+
+
+def _operation(item: dict[str, Any], member: Member, dumped_us: int | None) -> Operation | str:
     """The operation of a record, or the field without which it is none."""
     prefix = "coll" if "coll_perf" in item else "p2p"
     perf = item[f"{prefix}_perf"]
@@ -220,6 +228,8 @@ def _operation(item: dict[str, Any], member: Member) -> Operation | str:
         _integer(perf.get("p2p_peer")),
         start,
         end,
+        dumped_us,
+        perf.get(f"{prefix}_timing_source") == "collective_cpu",
     )
 
 

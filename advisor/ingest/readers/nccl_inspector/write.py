@@ -1,10 +1,10 @@
-"""The Inspector's records into ``nccl_choice``, ``bench``, ``comm_event``, ``event``, ``rank``."""
+"""The Inspector's records into ``nccl_choice``, ``bench``, ``timed_call``, ``event`` and others."""
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from advisor.ingest.readers._rows import Row, insert, insert_events
 from advisor.ingest.readers.nccl_inspector.records import Inspector, Member, Operation
@@ -23,7 +23,9 @@ def write_records(context: ReadContext, inspector: Inspector) -> Counter[str]:
     """Append all rows; what could not be kept, by reason."""
     insert(context, "nccl_choice", _choices(inspector))
     insert(context, "bench", _bench(inspector))
-    return _events(context, inspector)
+    ranks = global_ranks(inspector.members)
+    insert(context, "timed_call", _timed(inspector, ranks))
+    return _events(context, inspector, ranks)
 
 
 def _choices(inspector: Inspector) -> Iterator[Row]:
@@ -92,16 +94,34 @@ def global_ranks(members: set[Member]) -> dict[tuple[str, int], int]:
     return {process: found.pop() for process, found in ranks.items() if len(found) == 1}
 
 
-def _events(context: ReadContext, inspector: Inspector) -> Counter[str]:
-    if not inspector.timed:
+def _timed(inspector: Inspector, ranks: Mapping[tuple[str, int], int]) -> Iterator[Row]:
+    for operation in inspector.operations:
+        member = operation.member
+        rank = ranks.get((member.host, member.pid))
+        if rank is not None and operation.time_us > 0 and not operation.by_host:
+            at_us = operation.end_us or operation.dumped_us
+            yield {
+                "rank": rank,
+                "process_group": member.comm,
+                "seq": operation.seq,
+                "op": operation.op,
+                "dur_ns": round(1000 * operation.time_us),
+                "at_ns": at_us and 1000 * at_us,
+            }
+
+
+def _events(
+    context: ReadContext, inspector: Inspector, ranks: Mapping[tuple[str, int], int]
+) -> Counter[str]:
+    timed = [operation for operation in inspector.operations if operation.start_us is not None]
+    if not timed:
         return Counter()
     traced = context.known("rank")
-    ranks = global_ranks(inspector.members)
     lost: Counter[str] = Counter()
     counts: Counter[int] = Counter()
     hosts: dict[int, str] = {}
     rows = []
-    for operation in sorted(inspector.timed, key=lambda o: o.start_us or 0):
+    for operation in sorted(timed, key=lambda o: o.start_us or 0):
         member = operation.member
         rank = ranks.get((member.host, member.pid))
         if rank is None:

@@ -183,6 +183,9 @@ def main(args: list[str] | None = None) -> None:
             if args is None:
                 end_process(2)
             sys.exit(2)
+        if (unloaded := _library_that_fails(error)) and not os.environ.get("ADVISOR_DEBUG"):
+            click.echo(f"advisor: {unloaded}", err=True)
+            sys.exit(2)
         from advisor.store.running import was_stopped
 
         if was_stopped(error):
@@ -224,6 +227,19 @@ def _damaged_store(error: Exception) -> AdvisorError | None:
     from advisor.store.stored import damaged
 
     return damaged(error)
+
+
+def _library_that_fails(error: Exception) -> AdvisorError | None:
+    """What to say where a library that the package needs is missing or cannot be loaded."""
+    if not isinstance(error, ImportError) or isinstance(error.__context__, KeyboardInterrupt):
+        return None
+    if (error.name or "").split(".")[0] == "advisor":
+        return None
+    reason = " ".join(str(error).split())
+    return AdvisorError(
+        f"a library that it needs cannot be loaded: {reason}",
+        hint="install again: pip install --force-reinstall nccl-advisor",
+    )
 
 
 def _out_of_memory(error: Exception) -> bool:

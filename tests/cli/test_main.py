@@ -86,6 +86,21 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stderr.strip() == "[]"
 
 
+@pytest.mark.parametrize("library", ["duckdb", "numpy"])
+def test_a_library_that_is_missing_is_one_error(library: str, tmp_path: Path) -> None:
+    code = (
+        f"import sys\nsys.modules[{library!r}] = None\n"
+        "from advisor.cli import main\nmain(['diagnose', 'none'])"
+    )
+    (tmp_path / "none").write_text("[]")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert f"cannot be loaded: import of {library} halted" in done.stderr
+
+
 @pytest.mark.slow
 def test_settings_file_gives_defaults_and_flags_beat_it(tmp_path: Path, fixtures_dir: Path) -> None:
     (tmp_path / "advisor.toml").write_text('[diagnose]\nformat = "json"\nquiet = true\n')

@@ -82,7 +82,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _is_for_the_trace(self) -> bool:
         port = self.server.server_port
         here = self.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
-        if not here or self.headers.get("Origin", PERFETTO) != PERFETTO:
+        if not here or self.headers.get("Origin") != PERFETTO:
             self.send_error(403)
         elif self.path != self.server.path:
             self.send_error(404)

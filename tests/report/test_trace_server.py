@@ -14,6 +14,8 @@ from advisor.cli._trace_server import TraceServer
 from advisor.cli.open import serve
 from advisor.report.perfetto import TraceCrop
 
+_PERFETTO = {"Origin": "https://ui.perfetto.dev"}
+
 
 @pytest.mark.parametrize(
     ("path", "host", "status"),
@@ -28,9 +30,8 @@ def test_server_gives_the_trace_to_perfetto_and_nothing_else(
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
-        client.request(
-            method, path or server.path, headers={"Host": f"{host}:{server.server_port}"}
-        )
+        headers = _PERFETTO | {"Host": f"{host}:{server.server_port}"}
+        client.request(method, path or server.path, headers=headers)
         answer = client.getresponse()
         body = answer.read()
         thread.join(10)
@@ -51,7 +52,7 @@ def test_open_serves_the_trace_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def get(url: str) -> None:
         place = urlsplit(url)
         client = http.client.HTTPConnection(place.netloc, timeout=10)
-        client.request("GET", place.path)
+        client.request("GET", place.path, headers=_PERFETTO)
         bodies.append(client.getresponse().read())
 
     def browser(link: str) -> bool:
@@ -68,7 +69,10 @@ def test_open_serves_the_trace_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_page_that_goes_away_gets_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     with TraceServer(bytes(1 << 24), 0) as server:
         with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as client:
-            client.sendall(f"GET {server.path} HTTP/1.1\r\nHost: {_host(server)}\r\n\r\n".encode())
+            client.sendall(
+                f"GET {server.path} HTTP/1.1\r\nHost: {_host(server)}\r\n"
+                f"Origin: {_PERFETTO['Origin']}\r\n\r\n".encode()
+            )
         server.handle_request()
         assert not server.fetched
     assert "Traceback" not in capfd.readouterr().err
@@ -78,14 +82,20 @@ def _host(server: TraceServer) -> str:
     return f"127.0.0.1:{server.server_port}"
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://ui.perfetto.dev"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        *({"Origin": name} for name in ("https://evil.example", "null", "http://ui.perfetto.dev")),
+    ],
+)
 @pytest.mark.parametrize("method", ["GET", "OPTIONS"])
-def test_another_page_that_knows_the_path_gets_nothing(origin: str, method: str) -> None:
+def test_nobody_else_who_knows_the_path_gets_anything(headers: dict[str, str], method: str) -> None:
     with TraceServer(b"{}", 0) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
-        client.request(method, server.path, headers={"Origin": origin})
+        client.request(method, server.path, headers=headers)
         assert client.getresponse().status == 403
         thread.join(10)
         assert not server.fetched
@@ -98,7 +108,7 @@ def test_a_connection_on_which_nothing_is_asked_holds_nobody_up() -> None:
             thread = threading.Thread(target=server.handle_request)
             thread.start()
             client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
-            client.request("GET", server.path)
+            client.request("GET", server.path, headers=_PERFETTO)
             assert client.getresponse().read() == b"{}"
             thread.join(10)
         assert server.fetched

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +11,11 @@ from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.match import widest
 
 
-def columns(*ranks: str) -> list[Mapping[int, Call]]:
-    return cast("list[Mapping[int, Call]]", [dict.fromkeys(map(int, one)) for one in ranks])
+def columns(*ranks: str, step: int | None = 0) -> list[Mapping[int, Call]]:
+    return [
+        {rank: Call(rank, "all_reduce", 0, 1, 0, step=step) for rank in map(int, one)}
+        for one in ranks
+    ]
 
 
 def test_a_rank_cut_early_is_left_out() -> None:
@@ -22,6 +24,12 @@ def test_a_rank_cut_early_is_left_out() -> None:
 
 def test_steps_that_a_late_cut_lacks_are_left_out() -> None:
     assert widest(columns(*["0123"] * 9, "012")) == (0, 1, 2, 3)
+
+
+def test_a_rank_whose_host_does_not_run_ahead_is_compared() -> None:
+    """The others' recordings begin with calls that they were asked for before."""
+    ahead = columns(*["012"] * 9, step=None)
+    assert widest([*ahead, *columns("0123")]) == (0, 1, 2, 3)
 
 
 @given(st.lists(st.frozensets(st.sampled_from("01234"), min_size=2), min_size=1, max_size=20))

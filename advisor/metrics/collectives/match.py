@@ -236,9 +236,11 @@ def _messages(call: Call) -> list[Call]:
 def widest(columns: Sequence[Mapping[int, Call]]) -> tuple[int, ...]:
     """The ranks that share most calls: where a file was cut, either its rank or its steps go.
 
-    Most means ranks times calls; of equals the larger set of ranks.
+    Most means ranks times calls; of equals the larger set of ranks. Calls of no step do not count
+    where others are of one: whoever is late has none, while the others' hosts run ahead.
     """
-    sets = Counter(frozenset(column) for column in columns)
+    counted = [one for one in columns if any(call.step is not None for call in one.values())]
+    sets = Counter(frozenset(column) for column in counted or columns)
     shared = {one: sum(n for other, n in sets.items() if other >= one) for one in sets}
     best = max(shared, key=lambda one: (len(one) * shared[one], len(one), sorted(one)))
     return tuple(sorted(best))

@@ -16,7 +16,7 @@ from advisor.findings import Evidence, Table, Window
 _MAX_EVIDENCE_ROWS = 12
 # Columns with a place of their own in the finding, or that say how the row is to be read.
 _TYPED = {"ranks", "hosts", "links", "process_group", "worst_call", "worst_step", "severity"}
-_NOT_FACTS = {*SAVINGS, *_TYPED, "is_option", "floor_ns", "unread_words", "is_counted"}
+_NOT_FACTS = {*SAVINGS, *_TYPED, "is_option", "floor_ns", "unread_words", "is_counted", "counted"}
 
 
 def evidence_of(

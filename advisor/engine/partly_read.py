@@ -49,7 +49,8 @@ def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict
 
     Where the rule's gain is time in calls that some of their ranks are missing from, its low end
     becomes zero and its severity at most info; of a cause that is counted, in a group of which
-    most ranks were read, only the gain is open (``is_counted``).
+    most ranks were read, only the gain is open (``is_counted``). A column ``counted`` of the rule's
+    SQL says of which rows.
     """
     if not rule.savings.in_calls:
         return {**row, "unread_words": ""}
@@ -63,7 +64,7 @@ def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict
         changed[_LOW_IF_READ] = row["savings_low_ns"]
     if row.get("savings_ns") is not None:
         changed |= {"savings_low_ns": 0, "unread_words": f"{words}, and the gain may be none."}
-    if rule.savings.counted and _mostly_read(time["groups"], sandbox):
+    if rule.savings.counted and row.get("counted", True) and _mostly_read(time["groups"], sandbox):
         return {**changed, "is_counted": True}
     if row.get("severity"):
         changed["severity"] = Severity.INFO.value

@@ -147,3 +147,32 @@ def test_what_is_counted_is_likely_where_most_ranks_were_read(
     assert finding.savings_low_ns == 0
     assert finding.severity == (Severity.WARNING if likely else Severity.INFO)
     assert (report.verdict.cause == "sync-every-micro-batch") == likely
+
+
+@pytest.mark.parametrize(("size", "likely"), [(100_000, True), (4_000_000, False)])
+def test_buckets_are_counted_where_none_of_ddps_own_is_as_small(size: int, likely: bool) -> None:
+    """Each costs its latency, or what a missing rank takes to ask for one more. Larger ones may
+    take long for a rank that is late once."""
+    ranks = [0, 1, 2]
+    call = {"rank": ranks, "op": "all_reduce", "process_group": "0", "group_size": 4, "step": 0}
+    call |= {"phase": "backward", "bytes": size, "wait_ns": 0, "hidden_ns": 0}
+    call |= {"dur_ns": 1_000_000, "exposed_ns": 1_000_000, "t_is": "upper bound"}
+    starts = [2_000_000 * place for place in range(20)]
+    tables: dict[str, list[dict[str, Any]]] = {
+        "collective": [{**call, "start_ns": starts}],
+        "process_group": [{"process_group": "0", "ranks": [0, 1, 2, 3], "size": 4}],
+        "step_breakdown": [
+            {"rank": ranks, "step": 0, "window_ns": 100_000_000, "compute_ns": 80_000_000,
+             "exposed_comm_ns": 20_000_000, "comm_ns": 20_000_000}
+        ],
+        "alpha_beta": [
+            {"origin": "trace", "op": "all_reduce", "group_size": 4, "samples": 60, "sizes": 3,
+             "alpha_ns": 160_000, "alpha_low_ns": 150_000, "alpha_high_ns": 170_000, "k": 6,
+             "m": 1.5, "beta_ns_per_byte": 0.001, "n_star_bytes": 640_000_000,
+             "largest_bytes": size, "r2": 0.9}
+        ],
+    }  # fmt: skip
+    with store_of(ranks=3, world_size=4, steps=1, tables=tables) as store:
+        (finding,) = diagnose(store, select=["small-buckets"]).findings
+    assert finding.savings_low_ns == 0
+    assert finding.severity == (Severity.WARNING if likely else Severity.INFO)

@@ -7,6 +7,7 @@ import pytest
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.match import match
 from advisor.metrics.collectives.nccl import device_calls, named_peer
+from advisor.metrics.collectives.open_groups import pipeline_groups
 from advisor.metrics.lateness.waiting import split_waiting
 from advisor.metrics.links.durations import members_of
 from advisor.metrics.links.locations import Members
@@ -37,6 +38,16 @@ def test_ranks_of_the_annotation_count_within_the_group(
     assert named_peer(name, call, GROUPS) == peer
 
 
+def test_places_of_the_annotation_tell_a_pipeline_whose_group_is_not_named() -> None:
+    """torch before 2.4, without shapes: ranks 0, 2 and 1, 3 are pipelines, by place in them."""
+    with store_of({rank: annotated(rank) for rank in range(4)}) as store:
+        events = Events(store.con, "run")
+        calls = {line.rank: device_calls(events, line, ()) for line in timelines(events)}
+        groups = pipeline_groups(calls)
+    assert [one.ranks for one in groups.values()] == [(0, 2), (1, 3)]
+    assert {rank: own[0].peer for rank, own in calls.items()} == {0: 2, 1: 3, 2: 0, 3: 1}
+
+
 def batched(rank: int, sent: list[tuple[str, int]]) -> dict[str, object]:
     """A trace without shapes: what batch_isend_irecv records, and the one kernel it launches."""
     told = {
@@ -60,6 +71,23 @@ def batched(rank: int, sent: list[tuple[str, int]]) -> dict[str, object]:
          "args": {**launch, "device": 0, "stream": 40}},
     ]  # fmt: skip
     return {"distributedInfo": {"world_size": 4}, "traceEvents": events}
+
+
+def annotated(rank: int) -> dict[str, object]:
+    """A trace without groups: the first stage of two sends its message, the second receives it."""
+    name = "nccl:recv 1<-0" if rank > 1 else "nccl:send 0->1"
+    host, launch = {"ph": "X", "pid": 1, "tid": 7}, {"correlation": 5, "External id": 9}
+    return {
+        "distributedInfo": {"world_size": 4},
+        "traceEvents": [
+            {**host, "cat": "user_annotation", "name": name, "ts": 100, "dur": 20},
+            {**host, "cat": "cuda_runtime", "name": "cudaLaunchKernelExC", "ts": 105, "dur": 5,
+             "args": launch},
+            {"ph": "X", "pid": 0, "tid": 40, "cat": "kernel", "ts": 120, "dur": 50,
+             "name": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+             "args": {**launch, "device": 0, "stream": 40}},
+        ],
+    }  # fmt: skip
 
 
 def read(trace: dict[str, object]) -> Call:

@@ -137,6 +137,12 @@ def device_calls(events: Events, line: Timeline, groups: Members) -> list[Call]:
             batches.fill(call, tid, launch)
         if call.peer is None and call.op in POINT_TO_POINT and annotation is not None:
             call.peer = named_peer(str(hosts["name"][annotation]), call, groups)
+            if (
+                call.group is None
+                and not call.ends
+                and (places := _places(hosts["name"][annotation]))
+            ):
+                call.ends = ((call.op, places[1]),)
         if own is not None:
             by_copies[own] = call
         calls.append(call)
@@ -270,11 +276,19 @@ def _call(
 
 def named_peer(name: str, call: Call, groups: Members) -> int | None:
     """The other end by the annotation, whose ranks count within the call's group."""
-    found = _ENDS.match(name)
-    if found is None:
+    if (places := _places(name)) is None:
         return None
-    own, other = (int(end[:9]) for end in found.groups() if end is not None)
+    own, other = places
     for group, ranks in groups:
         if group == call.group and max(own, other) < len(ranks) and ranks[own] == call.rank:
             return ranks[other] if other != own else None
     return None
+
+
+def _places(name: str) -> tuple[int, int] | None:
+    """A rank's own place in the group and the other end's, by an annotation that tells them."""
+    found = _ENDS.match(name)
+    if found is None:
+        return None
+    own, other = (int(end[:9]) for end in found.groups() if end is not None)
+    return own, other

@@ -35,8 +35,8 @@ def given(report: FindingsReport, run: str) -> str:
     return _arguments(report, next((item.inputs for item in report.runs if item.run == run), []))
 
 
-def _arguments(report: FindingsReport, inputs: Sequence[str]) -> str:
-    """The command's arguments that hold these files, else a name for all of them."""
+def _arguments(report: FindingsReport, inputs: Sequence[str], others: Sequence[str] = ()) -> str:
+    """The command's arguments that hold these files and no ``others``, else a name for them all."""
     try:
         words = shlex.split(report.command)[2:]
     except ValueError:
@@ -46,7 +46,12 @@ def _arguments(report: FindingsReport, inputs: Sequence[str]) -> str:
         for before, word in zip(["", *words], words, strict=False)
         if not word.startswith("-") and before not in _WRITES_TO
     ]
-    holding = [place for place in places if any(_within(path, place) for path in inputs)]
+    holding = [
+        place
+        for place in places
+        if any(_within(path, place) for path in inputs)
+        and not any(_within(path, place) for path in others)
+    ]
     if inputs and all(any(_within(path, place) for place in holding) for path in inputs):
         return shlex.join(one_line(place) for place in holding)
     read = what_was_read(inputs)
@@ -60,9 +65,14 @@ def _within(path: str, place: str) -> bool:
 def filled_in(report: FindingsReport) -> FindingsReport:
     """``report`` whose steps and proofs name what was read in the place of OLD, for every view.
 
-    Of logs and benchmarks beside recordings nothing can be compared: they are left out.
+    Of logs and benchmarks beside recordings nothing can be compared: they are left out; of
+    several recordings each is named alone.
     """
-    places = {item.run: _arguments(report, item.recordings or item.inputs) for item in report.runs}
+    read = {item.run: item.recordings or item.inputs for item in report.runs}
+    places = {
+        run: _arguments(report, own, [path for one in read if one != run for path in read[one]])
+        for run, own in read.items()
+    }
     known = {run: place for run, place in places.items() if place != "PATH"}
     whose = report.verdict.run or (report.runs[0].run if len(report.runs) == 1 else "")
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from click.testing import CliRunner
+
 import advisor
+from advisor.cli.compare import command as compare
 from advisor.report import render
 from tests.report.support import add_everything, make_healthy_report, make_report, make_store
 
-NAMES = ("broken", "healthy", "many", "two", "three", "logs", "close", "link")
+NAMES = ("broken", "healthy", "many", "two", "three", "logs", "close", "link", "compared")
 _FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 _RECORDED = {
     # Two jobs of the same findings, and logs of three: everything is there several times.
@@ -40,4 +43,7 @@ def write_pages(folder: Path) -> dict[str, Path]:
     for name, recordings in _RECORDED.items():
         with advisor.load(*(_FIXTURES / recording for recording in recordings)) as run:
             found[name].write_text(run.render("html"), encoding="utf-8")
+    runs = [str(_FIXTURES / name) for name in ("gpt2-tiny-ddp-2", "gpt2-tiny-ddp-2-slow-rank")]
+    done = CliRunner().invoke(compare, [*runs, "-q", "-o", str(found["compared"])])
+    assert done.exit_code == 0, done.output
     return found

@@ -195,6 +195,22 @@ def test_no_row_is_cut_on_a_telephone(browser: Browser, pages: dict[str, Path], 
     assert cut == []
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_number_in_a_cell_is_broken_on_a_telephone(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    browser.open(pages[name], width=390, height=844)
+    broken = browser.evaluate(
+        "document.querySelectorAll('details').forEach(part => part.open = true),"
+        "[...document.querySelectorAll('td')].filter(cell => /^[+-]?[0-9][^ ]*$/.test("
+        "cell.textContent)).filter(cell => {"
+        "const range = document.createRange(); range.selectNodeContents(cell);"
+        "return new Set([...range.getClientRects()].map(line => Math.round(line.top))).size > 1"
+        "}).map(cell => cell.textContent)"
+    )
+    assert broken == []
+
+
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
 @pytest.mark.parametrize(("name", "rows"), [("link", 4), ("three", 5), ("logs", 5)])
 def test_five_findings_fit_on_the_first_screen(

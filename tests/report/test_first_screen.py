@@ -109,15 +109,22 @@ def test_hints_stand_by_the_size_that_is_written_beside_them(name: str) -> None:
     assert sizes == sorted(sizes, reverse=True) or len(report.runs) > 1
 
 
-def assert_row(row: str, finding: Finding, listed: Sequence[str] = ()) -> None:
-    """Where, how much, how sure, what to do: the first fix, or which of the listed steps it is."""
+def assert_row(
+    row: str, finding: Finding, listed: Sequence[str] = (), earlier: Sequence[Finding] = ()
+) -> None:
+    """Where, how much, how sure, what to do: the first fix, or which listed step it is, or that of
+    which ``earlier`` finding."""
     assert holds(row, summary.title(finding))
     assert holds(row, summary.place(finding))
     assert holds(row, summary.per_step(finding))
     assert finding.probability is None or " sure" in row
     if finding.fix:
         place = next((n for n, step in enumerate(listed, 1) if finding.fix[0] in step), None)
+        alike = (n for n, other in enumerate(earlier, 1)
+                 if (other.rule, other.fix[:1]) == (finding.rule, finding.fix[:1]))  # fmt: skip
         above = say(SUMMARY, "above", {"number": place, "steps": len(listed)})
+        if place is None and (number := next(alike, None)) is not None:
+            above, place = say(SUMMARY, "as-finding", {"number": number}), number
         assert holds(row, finding.fix[0] if place is None else above)
         assert place is None or not holds(row, finding.fix[0])
 
@@ -129,10 +136,11 @@ def test_other_findings_are_folded_to_title_gain_and_first_fix(name: str) -> Non
     assert len(re.findall(r'<span class="number">', render(report, None, "html"))) == len(
         report.findings
     )
-    for finding in report.findings[:SHOWN]:
+    for number, finding in enumerate(report.findings[:SHOWN]):
         if finding.id in page:
             own = finding.run in (report.verdict.run, report.runs[0].run)
-            assert_row(page[finding.id], finding, report.verdict.next_steps if own else ())
+            steps = report.verdict.next_steps if own else ()
+            assert_row(page[finding.id], finding, steps, report.findings[:number])
             if finding.id != report.verdict.finding:
                 assert all(not holds(page[finding.id], doubt) for doubt in finding.wrong_if)
 

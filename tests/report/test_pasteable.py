@@ -28,6 +28,17 @@ def test_the_recording_stands_in_the_place_of_old(format: str) -> None:
     assert "OLD NEW" not in text
 
 
+def test_of_several_recordings_each_is_compared_alone() -> None:
+    """`compare` takes one recording at a time, whatever `diagnose` was given."""
+    report = report_with("prove it: advisor compare OLD NEW: `step ms` must fall")
+    first = report.runs[0].model_copy(update={"inputs": ["all/a/0.json", "all/a/1.json"]})
+    other = first.model_copy(update={"run": "other", "inputs": ["all/b/0.json"]})
+    report.command, report.runs = "advisor diagnose all", [first, other]
+    assert "advisor compare all/a NEW" in filled_in(report).findings[0].verify
+    report.command, report.runs = "advisor diagnose all", [first]
+    assert "advisor compare all NEW" in filled_in(report).findings[0].verify
+
+
 @pytest.mark.parametrize("flags", ["-o traces/", "--output traces/", "--store traces/run.duckdb"])
 def test_where_a_report_was_written_is_no_place_to_read(flags: str) -> None:
     report = report_with("prove it: advisor compare OLD NEW: `step ms` must fall")

@@ -182,9 +182,9 @@ def _without(view: FindingView, listed: Sequence[str]) -> FindingView:
 
 
 def _cured_alike(one: FindingView, other: FindingView) -> bool:
-    """Whether both are of one rule and recording, and begin with the same fix."""
+    """Whether both are of one rule and begin with the same fix."""
     fix, same = one.finding.fix[:1], other.finding.fix[:1]
-    return bool(fix) and (one.run, one.finding.rule, fix) == (other.run, other.finding.rule, same)
+    return bool(fix) and (one.finding.rule, fix) == (other.finding.rule, same)
 
 
 def _as(view: FindingView, like: FindingView) -> FindingView:

@@ -140,12 +140,13 @@ def test_a_short_name_keeps_both_ends() -> None:
     assert len(shorten_middle("x" * 50, 10)) == 10
 
 
-def test_the_expected_bandwidth_is_the_one_that_the_finding_names(store: Store) -> None:
-    """Also where only the order of ends shows it, and leaves a range open: 60 to 90 % is excess."""
+def test_what_is_expected_stands_in_the_table_and_in_no_title(store: Store) -> None:
+    """Where the order of ends leaves a range open (60 to 90 % is excess) the finding says the least
+    that is expected: the table's middle would be another figure for it."""
     add_edges(store, 4, slow=(2, 3))
     found = """{"share": [0.6, 0.75, 0.9]}"""
     store.con.execute("UPDATE link_excess SET evidence = ? WHERE src = 2", [found])
     figure, _ = matrix(store)
     assert figure.table is not None
-    assert figure.title.endswith("moves 0.5 GB/s where 2 is expected")
+    assert figure.title.endswith("moves 0.5 GB/s, less than expected")
     assert figure.table.rows[0][2] == "2"

@@ -99,6 +99,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"clocks": CLOCKS},
         {"empty_ranks": [1]},
         {"communicates": False},
+        {"communicates": False, "shares": shares(), "coverage": Coverage(0.6, "combine", 49 * MS)},
         {"coverage": Coverage(0.6, "combine", 49 * MS)},
         {"findings": [finding(evidence=DENIED, **LINK)]},
         {"communicates": False, "shares": shares(idle=0.99)},

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from advisor.engine.sandbox import Sandbox
 
 _NAME = 60  # characters of a kernel's name
+_HIDES = 0.01  # of the time in kernels: as much communication is nobody's afternoon
 
 
 class Coverage(NamedTuple):
@@ -20,6 +21,10 @@ class Coverage(NamedTuple):
     share: float
     longest: str
     longest_ns: int
+
+    def may_hide(self) -> bool:
+        """Whether a job's communication may be in kernels of which nothing is known."""
+        return bool(self.longest) and 1 - self.share >= _HIDES
 
 
 def read_coverage(sandbox: Sandbox) -> Coverage | None:

@@ -235,7 +235,9 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
         case "no-device":
             return {"recorded": dict(it.instead)}
         case "no-communication":
-            return {"lacks_kernels": it.lacks_kernels, "leading_ns": it.leading_ns}
+            unknown = it.coverage if it.coverage and it.coverage.may_hide() else None
+            said = unknown._asdict() if unknown else {}
+            return {"lacks_kernels": it.lacks_kernels, "leading_ns": it.leading_ns, **said}
         case "unrecognised":
             return it.coverage._asdict() if it.coverage is not None else {}
         case "clocks":

@@ -75,7 +75,7 @@ def test_what_a_host_does_is_seen_on_one_rank_of_four(tmp_path: Path) -> None:
     with _loaded(tmp_path, trace) as run:
         verdict = run.report.verdict
         assert (verdict.kind, verdict.reason) == (VerdictKind.LOSSY, "idle")
-        assert "does other work (vllm/models/llama.py(374): forward)" in verdict.why
+        assert "does other work (`vllm/models/llama.py(374): forward`)" in verdict.why
         assert verdict.values["idling_ns"] == pytest.approx(27e6, rel=0.02)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _NAME = re.compile(r"[a-z][a-z0-9_<>:]{0,79}")
 _WIDTHS: dict[str, tuple[str, int]] = {}
@@ -44,6 +45,7 @@ _SHORT = {
 }
 
 
+@lru_cache(maxsize=1000)
 def element(name: str | None) -> tuple[str | None, int | None]:
     """Torch's lower-case name and the bytes of one element; unknown types keep their name, what
     cannot be one has none."""

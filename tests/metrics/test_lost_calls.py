@@ -72,3 +72,14 @@ def test_a_size_that_one_rank_does_not_say_is_no_other_size(
     calls[1][7].bytes = told
     reasons = {reason for _, _, reason in match(calls, GROUPS, stepped=True).unmatched}
     assert ("mismatched signature" in reasons) == disagree
+
+
+@pytest.mark.parametrize(("told", "disagree"), [("floaz", False), ("int32", True)])
+def test_a_type_that_is_none_is_no_other_type(told: str, disagree: bool) -> None:
+    calls = recorded({}, {})
+    for own in calls.values():
+        for call in own:
+            call.seq, call.dtype = call.event_id, "float32"
+    calls[1][7].dtype = told
+    reasons = {reason for _, _, reason in match(calls, GROUPS, stepped=True).unmatched}
+    assert ("mismatched signature" in reasons) == disagree

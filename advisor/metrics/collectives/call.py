@@ -82,12 +82,13 @@ class Call:
 
         all_to_all may be uneven, so that its size differs between ranks; of a gather or scatter
         gloo records the root's tensors alone, so that size and dtype tell only who the root is; a
-        send is its peer's receive.
+        send is its peer's receive. A type without a known width may be a damaged name.
         """
         if self.op in ("gather", "scatter"):
             return self.op, None, None
         op = "send" if self.op == "recv" else self.op
-        return op, self.dtype, None if op == "all_to_all" else self.bytes
+        dtype = self.dtype if element(self.dtype)[1] is not None else None
+        return op, dtype, None if op == "all_to_all" else self.bytes
 
     @property
     def is_message(self) -> bool:

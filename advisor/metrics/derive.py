@@ -134,7 +134,7 @@ def _lateness_input(con: Any, data: RunData, content: Sequence[Mapping[str, Any]
         paces={
             rank: pace
             for rank, one in data.ranks.items()
-            if (pace := host_pace(one.line, one.steps, one.gaps)) is not None
+            if (pace := host_pace(one.line, one.steps, one.gaps, data.calls[rank])) is not None
         },
         compare=lambda rank, peers, needed: compare_work(con, data.run, rank, peers, known, needed),
         hosts={r: one.info.host for r, one in data.ranks.items() if one.info.host is not None},

@@ -57,3 +57,37 @@ def test_a_cpu_without_operators_is_not_said_to_idle(
         assert run.report.verdict.kind == VerdictKind.INCONCLUSIVE
         assert run.report.verdict.reason == "no-device"
         assert {finding.severity for finding in run.report.findings} == {Severity.INFO}
+
+
+def _late_host() -> list[labelled.Work]:
+    """Each rank computes 8 ms and reduces, four times a step; one host asks 30 ms late each time.
+
+    The hosts wait for their calls in a way that is not recorded.
+    """
+    found: list[labelled.Work] = []
+    free = MS
+    for number in range(4 * labelled.STEPS):
+        step, jitter = number // 4, number % 3 * MS // 50
+        begun = [
+            free + 8 * MS + rank * jitter + 30 * MS * (rank == labelled.LATE_RANK)
+            for rank in range(labelled.RANKS)
+        ]
+        for rank, start in enumerate(begun):
+            computed = free + 8 * MS + rank * jitter
+            found.append(labelled.Work(rank, step, "", free - 10_000, free, computed))
+            end = max(begun) + MS // 3
+            found.append(labelled.Work(rank, step, "ncclAllReduce", start - 20_000, start, end))
+        free = max(begun) + MS // 2
+    return found
+
+
+def test_a_host_that_waits_unrecorded_is_not_late_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labelled, "job", _late_host)
+    labelled.write_nsys(labelled.nsys_rows(), tmp_path)
+    with advisor.load(tmp_path) as run:
+        (finding, *_) = run.report.findings
+        assert (finding.rule, finding.ranks) == ("straggler-rank", [labelled.LATE_RANK])
+        late = f"SELECT reason FROM lateness WHERE rank = {labelled.LATE_RANK}"
+        assert {reason for (reason,) in run.store.con.execute(late).fetchall()} == {"late-launch"}

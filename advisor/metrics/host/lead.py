@@ -132,13 +132,17 @@ def _enqueued(launch: Int64s, start: Int64s, loading: Intervals) -> Int64s:
     return np.where(inside, np.minimum(loading.end[place], start), launch)
 
 
-def host_pace(line: Timeline, steps: Steps, gaps: Gaps | None) -> float | None:
+def host_pace(
+    line: Timeline, steps: Steps, gaps: Gaps | None, calls: Sequence[Call]
+) -> float | None:
     """What a host takes for a step when the device never holds it up, ns: mean over used steps.
 
-    From the first launch of a step to that of the next, less what it waited in between.
+    From the first launch of a step to that of the next, less what it waited in between. ``calls``:
+    those of its rank.
     """
     if gaps is None:
         return None
+    held = gaps.held if len(gaps.held) else _stood(line, calls)
     spent = []
     for step, following in pairwise(steps.steps):
         first, then = np.searchsorted(line.start, [step.start, following.start])
@@ -146,8 +150,22 @@ def host_pace(line: Timeline, steps: Steps, gaps: Gaps | None) -> float | None:
             continue
         begin, end = int(line.launch[first]), int(line.launch[then])
         if step.used and following.number == step.number + 1:
-            spent.append(end - begin - int(gaps.held.covered([begin], [end])[0]))
+            spent.append(end - begin - int(held.covered([begin], [end])[0]))
     return float(np.mean(spent)) if spent else None
+
+
+def _stood(line: Timeline, calls: Sequence[Call]) -> Intervals:
+    """When a device waited in calls for other ranks and its host launched nothing until they ended.
+
+    A host that is free runs ahead then. It waits in ways that no profiler records, such as polling.
+    """
+    launches = np.sort(line.launch[line.launch != MISSING])
+    found = [call for call in calls if call.wait]
+    start = np.array([call.start for call in found], dtype=np.int64)
+    end = np.array([call.end for call in found], dtype=np.int64)
+    waited = start + np.array([call.wait for call in found], dtype=np.int64)
+    idle = np.searchsorted(launches, start) == np.searchsorted(launches, end)
+    return Intervals.of(start[idle], waited[idle])
 
 
 class AskedLate(NamedTuple):

@@ -70,18 +70,21 @@ def _named(setting: str, value: str, prediction: Prediction | None) -> Iterator[
         yield setting, value, False, prediction
 
 
+_KEPT = f"AND bytes > {TINY_BYTES} AND coalesce(phase NOT IN ('backward', 'optimizer'), true)"
 _NEEDLESS = {
     "barrier": "",
     "tiny": f"AND bytes <= {TINY_BYTES} AND NOT (op = 'broadcast' AND phase = 'forward')",
     "buffers": "AND phase = 'forward'",
+    "gathered": _KEPT,
+    "shown": _KEPT,
 }
 
 
 def _needless(con: Any, run: str, least_ns: float) -> list[tuple[list[str], frozenset[int]]]:
-    """Barriers, tiny calls and buffers, by kind, operation and the groups of one dimension."""
+    """Calls of the kinds above, by kind, operation and the groups of one dimension."""
     kinds = con.execute(
         "SELECT kind, op, process_group FROM redundant WHERE run = ? "
-        "AND kind IN ('barrier', 'tiny', 'buffers') GROUP BY ALL "
+        f"AND kind IN ({', '.join(repr(kind) for kind in _NEEDLESS)}) GROUP BY ALL "
         "HAVING sum(exposed_ns_per_step) + sum(coalesce(wait_ns_per_step, 0)) > ? ORDER BY ALL",
         [run, least_ns],
     ).fetchall()

@@ -264,3 +264,31 @@ def test_what_is_gathered_with_numbers_is_for_them(large: int, gap_us: int, tiny
         con.execute(REDUNDANT, ["run"])
         found = con.execute("SELECT sum(calls_per_step) FROM redundant WHERE kind = 'tiny'")
         assert found.fetchone() == (tiny,)
+
+
+_GRADIENTS = ("all_reduce", "backward", 2000)
+
+
+@pytest.mark.parametrize(
+    ("calls", "kinds"),
+    [
+        ([("all_gather", "other", 9000), _GRADIENTS], {("gathered", 1.0)}),  # for a loss, or shown
+        ([("all_gather", "forward", 9000), _GRADIENTS], {("gathered", 1.0)}),
+        ([_GRADIENTS, ("all_gather", "other", 9000)], {("shown", 1.0)}),
+        ([_GRADIENTS, ("all_gather", "optimizer", 9000)], set()),  # an optimizer of whole matrices
+        ([_GRADIENTS, ("all_gather", "other", 1000), ("all_gather", "other", 900)],
+         {("tiny", 2.0)}),
+        ([_GRADIENTS, ("all_gather", "other", 1100)], set()),  # the parameters, in half the width
+        # a loss sends their gradients back
+        ([("all_gather", "other", 9000), ("all_to_all", "backward", 9000), _GRADIENTS], set()),
+        # sharded parameters
+        ([("all_gather", "other", 9000), ("reduce_scatter", "backward", 2000)], set()),
+    ],
+)  # fmt: skip
+def test_what_ranks_with_whole_models_gather_is_shown_or_for_a_loss(
+    calls: list[tuple[str, str, int]], kinds: set[tuple[str, float]]
+) -> None:
+    with _one_step() as con:
+        con.execute(_FIRST_CALL_REDUCES)
+        con.execute("UPDATE param_bucket SET call_id = ?", [[c[2] for c in calls].index(2000)])
+        assert _kinds(con, calls) == kinds

@@ -72,6 +72,11 @@ reducing AS ( -- groups of data parallelism: others reduce in the forward pass t
   SELECT DISTINCT process_group, true AS reduces FROM sent WHERE NOT handed AND NOT EXISTS (
     FROM call c WHERE c.phase = 'forward' AND c.op IN ('all_reduce', 'reduce_scatter')
       AND c.process_group IS NOT DISTINCT FROM sent.process_group)),
+copies AS ( -- of them those of whole models, where nothing is sent back of what was gathered
+  SELECT process_group, true AS whole_models FROM reducing WHERE NOT EXISTS (
+    FROM call c LEFT JOIN gradients USING (rank, call_id)
+    WHERE c.process_group IS NOT DISTINCT FROM reducing.process_group AND (c.op = 'reduce_scatter'
+      OR c.phase = 'backward' AND gradient IS NULL AND coalesce(dtype <> 'int32', true)))),
 ordered AS (
   SELECT c.* EXCLUDE in_bytes, coalesce(enqueue_ns, start_ns) AS asked_ns,
     h.rank IS NOT NULL AND (c.op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
@@ -87,7 +92,9 @@ ordered AS (
     c.op = 'barrier' OR (c.op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce') AND NOT handed
       AND NOT buffer AND NOT (c.op = 'all_reduce' AND coalesce(phase, 'other') = 'other'
         AND bytes > 1 AND coalesce(lag(c.op = 'reduce_scatter') OVER turn, false))
-      AND bytes <= {TINY_BYTES} AND gradient IS NULL) AS small, gradient,
+      AND bytes <= {TINY_BYTES} AND gradient IS NULL) AS small, gradient, whole_models,
+    coalesce(asked_ns > max(end_ns) FILTER (gradient)
+      OVER (PARTITION BY c.rank, c.step, c.process_group), false) AS behind_gradients,
     lead(coalesce(enqueue_ns, start_ns)) OVER turn AS next_ns,
     lead(c.op = 'all_reduce' AND bytes <= {TINY_BYTES}) OVER turn AS next_scalar,
     lead(bytes) OVER turn AS next_bytes, lead(c.op) OVER turn AS next_op,
@@ -103,6 +110,7 @@ ordered AS (
       AND h.whole IS NOT DISTINCT FROM e.whole
     LEFT JOIN gradients b ON b.rank = c.rank AND b.call_id = c.call_id
     LEFT JOIN reducing r ON r.process_group IS NOT DISTINCT FROM c.process_group
+    LEFT JOIN copies m ON m.process_group IS NOT DISTINCT FROM c.process_group
   WINDOW turn AS (PARTITION BY c.rank, c.step, c.process_group ORDER BY start_ns)),
 python AS (
   SELECT o.rank, o.call_id, sum(g.idle_ns) AS python_ns
@@ -139,19 +147,23 @@ near AS (
   LEFT JOIN objects b ON b.rank = o.rank AND b.call_id = o.call_id
   LEFT JOIN pickled l ON l.rank = o.rank AND l.call_id = o.call_id),
 -- On a host's timeline what is gathered with numbers, by the same lines of a script, is for them
--- too (logits beside their loss), unless it is as much as the parameters.
+-- too (logits beside their loss), unless it is as much as the parameters. Whatever else ranks with
+-- whole models gather outside backward is no parameter, in its own or another width.
 shown AS (
-  SELECT * REPLACE (small OR with_numbers AND abs(
-      sum(bytes) FILTER (op = 'all_gather' AND coalesce(phase, 'other') = 'other') OVER one
-      / nullif(sum(bytes) FILTER (gradient) OVER one, 0) - 1) > {_AS_MANY_BYTES} AS small)
+  SELECT * REPLACE (small OR with_numbers AND abs(of_gradients - 1) > {_AS_MANY_BYTES} AS small),
+    values AND whole_models AND NOT (small OR with_numbers) AND coalesce(least(
+      abs(of_gradients - 0.5), abs(of_gradients - 1), abs(of_gradients - 2)) > {_AS_MANY_BYTES},
+      phase = 'forward') AS kept
   FROM (
-    SELECT *, coalesce(on_host AND op = 'all_gather' AND NOT handed AND NOT small
-      AND NOT object
-      AND module IS NULL AND coalesce(phase, 'other') = 'other'
-      AND (is_near AND lead(small AND op = 'all_gather') OVER turn
-        OR lag(is_near AND small AND op = 'all_gather') OVER turn), false) AS with_numbers
-    FROM near WINDOW turn AS (PARTITION BY rank, step, process_group ORDER BY start_ns))
-  WINDOW one AS (PARTITION BY rank, step, process_group)),
+    SELECT *, coalesce(values AND coalesce(phase, 'other') = 'other'
+        AND (is_near AND lead(small AND op = 'all_gather') OVER turn
+          OR lag(is_near AND small AND op = 'all_gather') OVER turn), false) AS with_numbers,
+      sum(bytes) FILTER (op = 'all_gather' AND coalesce(phase, 'other') = 'other') OVER one
+        / nullif(sum(bytes) FILTER (gradient) OVER one, 0) AS of_gradients
+    FROM (SELECT *, on_host AND op = 'all_gather' AND NOT handed AND NOT small AND NOT object
+      AND module IS NULL AND coalesce(phase, 'other') IN ('other', 'forward') AS values FROM near)
+    WINDOW turn AS (PARTITION BY rank, step, process_group ORDER BY start_ns),
+      one AS (PARTITION BY rank, step, process_group))),
 joined AS (
   SELECT *, is_near AND small AND lead(small) OVER turn AS goes_on
   FROM shown WINDOW turn AS (PARTITION BY rank, step, process_group ORDER BY start_ns)),
@@ -166,6 +178,7 @@ timed AS (
         WHEN object THEN pickled_ns - coalesce(wait_ns, 0)
           + CASE WHEN sizes_ahead THEN next_ns ELSE end_ns END - asked_ns
         WHEN handed THEN CASE WHEN lead(handed) OVER turn THEN next_ns ELSE end_ns END - asked_ns
+        WHEN kept THEN end_ns - asked_ns
         WHEN goes_on THEN next_ns - asked_ns
         WHEN lag(goes_on) OVER turn THEN end_ns - asked_ns ELSE 0 END END AS span_ns
   FROM joined o
@@ -213,6 +226,10 @@ needless AS (
   UNION ALL
   SELECT whole, process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
   FROM timed WHERE handed AND op = 'all_gather'
+  UNION ALL
+  SELECT CASE WHEN behind_gradients THEN 'shown' ELSE 'gathered' END,
+    process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
+  FROM timed WHERE kept
   UNION ALL
   SELECT 'repeated-gather', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
   FROM gathered WHERE turn > 1),

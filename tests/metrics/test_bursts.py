@@ -266,7 +266,7 @@ def test_what_is_gathered_with_numbers_is_for_them(large: int, gap_us: int, tiny
         assert found.fetchone() == (tiny,)
 
 
-_GRADIENTS = ("all_reduce", "backward", 2000)
+_FORWARD, _GRADIENTS = ("forward", "", 0), ("all_reduce", "backward", 2000)
 
 
 @pytest.mark.parametrize(
@@ -275,13 +275,14 @@ _GRADIENTS = ("all_reduce", "backward", 2000)
         ([("all_gather", "other", 9000), _GRADIENTS], {("gathered", 1.0)}),  # for a loss, or shown
         ([("all_gather", "forward", 9000), _GRADIENTS], {("gathered", 1.0)}),
         ([_GRADIENTS, ("all_gather", "other", 9000)], {("shown", 1.0)}),
+        # at the start of a step that begins behind the optimizer
+        ([("all_gather", "other", 9000), _FORWARD, _GRADIENTS], {("shown", 1.0)}),
         ([_GRADIENTS, ("all_gather", "optimizer", 9000)], set()),  # an optimizer of whole matrices
         ([_GRADIENTS, ("all_gather", "other", 1000), ("all_gather", "other", 900)],
          {("tiny", 2.0)}),
         ([_GRADIENTS, ("all_gather", "other", 1100)], set()),  # the parameters, in half the width
-        # a loss sends their gradients back
+        # a loss sends gradients back; sharded parameters
         ([("all_gather", "other", 9000), ("all_to_all", "backward", 9000), _GRADIENTS], set()),
-        # sharded parameters
         ([("all_gather", "other", 9000), ("reduce_scatter", "backward", 2000)], set()),
     ],
 )  # fmt: skip
@@ -290,5 +291,10 @@ def test_what_ranks_with_whole_models_gather_is_shown_or_for_a_loss(
 ) -> None:
     with _one_step() as con:
         con.execute(_FIRST_CALL_REDUCES)
+        con.execute(
+            "INSERT INTO event BY NAME SELECT 'run' AS run, 0 AS rank, 0 AS event_id, 'annotation' "
+            "AS class, 'DistributedDataParallel.forward' AS name, ? AS start_ns, 100 AS dur_ns",
+            [calls.index(_FORWARD) * 1000 * _US if _FORWARD in calls else 0],
+        )
         con.execute("UPDATE param_bucket SET call_id = ?", [[c[2] for c in calls].index(2000)])
         assert _kinds(con, calls) == kinds

@@ -72,6 +72,9 @@ reducing AS ( -- groups of data parallelism: others reduce in the forward pass t
   SELECT DISTINCT process_group, true AS reduces FROM sent WHERE NOT handed AND NOT EXISTS (
     FROM call c WHERE c.phase = 'forward' AND c.op IN ('all_reduce', 'reduce_scatter')
       AND c.process_group IS NOT DISTINCT FROM sent.process_group)),
+forwards AS (
+  SELECT rank, start_ns AS forward_ns FROM event
+  WHERE run = $1 AND name = 'DistributedDataParallel.forward'),
 copies AS ( -- of them those of whole models, where nothing is sent back of what was gathered
   SELECT process_group, true AS whole_models FROM reducing WHERE NOT EXISTS (
     FROM call c LEFT JOIN gradients USING (rank, call_id)
@@ -93,8 +96,10 @@ ordered AS (
       AND NOT buffer AND NOT (c.op = 'all_reduce' AND coalesce(phase, 'other') = 'other'
         AND bytes > 1 AND coalesce(lag(c.op = 'reduce_scatter') OVER turn, false))
       AND bytes <= {TINY_BYTES} AND gradient IS NULL) AS small, gradient, whole_models,
-    coalesce(asked_ns > max(end_ns) FILTER (gradient)
-      OVER (PARTITION BY c.rank, c.step, c.process_group), false) AS behind_gradients,
+    -- No forward pass since: no loss of this update is computed of it
+    EXISTS (FROM forwards) AND coalesce(forward_ns < max(end_ns) FILTER (gradient) OVER (
+      PARTITION BY c.rank, c.process_group ORDER BY c.start_ns), forward_ns IS NULL)
+      AS behind_gradients,
     lead(coalesce(enqueue_ns, start_ns)) OVER turn AS next_ns,
     lead(c.op = 'all_reduce' AND bytes <= {TINY_BYTES}) OVER turn AS next_scalar,
     lead(bytes) OVER turn AS next_bytes, lead(c.op) OVER turn AS next_op,
@@ -110,6 +115,8 @@ ordered AS (
       AND h.whole IS NOT DISTINCT FROM e.whole
     LEFT JOIN gradients b ON b.rank = c.rank AND b.call_id = c.call_id
     LEFT JOIN reducing r ON r.process_group IS NOT DISTINCT FROM c.process_group
+    ASOF LEFT JOIN forwards f
+      ON f.rank = c.rank AND forward_ns <= coalesce(c.enqueue_ns, c.start_ns)
     LEFT JOIN copies m ON m.process_group IS NOT DISTINCT FROM c.process_group
   WINDOW turn AS (PARTITION BY c.rank, c.step, c.process_group ORDER BY start_ns)),
 python AS (

@@ -38,8 +38,8 @@ call; the mean over a host's ranks leaves half of that, and a third of the range
 WAKE_NS = 10_000.0
 """Kernels end within about 10 us of their last data; device times are converted to host times as
 well as that."""
-NORMALLY_RIGHT = 0.8
-"""Of clocks that nothing contradicts: clusters run PTP or NTP, which keep hosts within some us."""
+NORMALLY_RIGHT = 0.5
+"""Of clocks that nothing contradicts: PTP keeps hosts within some us, NTP within a millisecond."""
 _RANGE_NS = 20e9
 """A clock that nobody sets may be off by seconds either way."""
 _UNLIKE = 0.03

@@ -123,12 +123,13 @@ def _is_beside(one: Claimed, two: Claimed, rules: Mapping[str, Rule]) -> bool:
     No rank is in both, and the gains are alike: a step gains them once, by one setting.
     """
     (item, ledger), (other, theirs) = one, two
+    if item.rule != other.rule:
+        return False
     rule = rules.get(item.rule)
     own, others = ledger.ranks or set(item.ranks), theirs.ranks or set(other.ranks)
     alike = _holds(other, item.savings_ns) if item.savings_ns else not other.savings_ns
     return (
         rule is not None
-        and item.rule == other.rule
         and rule.savings.in_calls
         and None not in (item.process_group, other.process_group)
         and item.process_group != other.process_group

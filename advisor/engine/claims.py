@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class Ledger:
         """What is claimed of each kind of time, ns per step: mean over the ranks that were read."""
         return by_kind(self.spans, self.ns * self.part, max(steps * ranks, 1))
 
-    @property
+    @cached_property
     def claimed_ns(self) -> float:
         """All that is claimed, over all ranks and used steps."""
         return float((self.ns * self.part).sum())

@@ -48,7 +48,8 @@ check-text:
 check-rules:
 	$(BIN)/advisor rules --test
 
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# Three, as tests that wait for processes leave one of two cores free.
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 # test-all has test run first, unless it has passed for every file as it is now.
 PASSED  := build/test.passed
 READ    := advisor rules workloads tests fixtures benchmarks docs $(wildcard *.toml *.txt *.yml *.py *.md) Makefile

@@ -316,7 +316,8 @@ def test_a_switch_slows_several_hosts() -> None:
 
 def test_groups_that_agree_name_the_way_between_two_hosts() -> None:
     fabric = Fabric(4, 2, receives=dict.fromkeys((4, 5), 0.15))
-    (found,) = rows(fabric, hsdp(fabric), jitter=0.05)
+    plan = [*hsdp(fabric), Ask("all_reduce", across(fabric), 80 * MB)]
+    (found,) = rows(fabric, plan, jitter=0.05)
     assert (found["kind"], found["src"], found["dst"]) == ("edge", 2, 4)
 
 

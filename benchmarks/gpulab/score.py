@@ -6,6 +6,7 @@ Nothing of a case reaches the diagnosis but its traces. Every figure is of simul
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -55,6 +56,8 @@ class Score:
     """That the first alarm's cause is real, as it was said."""
     basis: str | None = None
     """What that rests on."""
+    verdict: str = ""
+    why: str = ""
 
     @property
     def inside(self) -> bool | None:
@@ -138,6 +141,8 @@ def compare(case: Case, report: FindingsReport | None, error: str = "") -> Score
         error=error,
         probability=first.probability if first else None,
         basis=first.basis if first else None,
+        verdict=report.verdict.headline() if report else "",
+        why=report.verdict.why if report else "",
     )
 
 
@@ -188,6 +193,8 @@ def summarise(scores: Iterable[Score], seed: str) -> dict[str, Any]:
             "controls": len(controls),
             "false_alarms": sum(bool(s.alarms) for s in controls),
             "errors": [s.id for s in scores if s.error],
+            "longest_verdict": max((len(s.verdict) for s in scores), default=0),
+            "longest_why_words": max((_longest_sentence(s.why) for s in scores), default=0),
         },
         "by_kind": {
             kind: counts([s for s in counted if s.kind == kind])
@@ -204,6 +211,11 @@ def summarise(scores: Iterable[Score], seed: str) -> dict[str, Any]:
         "cases": [asdict(s) | {"inside": s.inside, "gain_error": s.gain_error} for s in faults],
         "controls": [asdict(s) for s in controls],
     }
+
+
+def _longest_sentence(text: str) -> int:
+    """Words of the longest sentence."""
+    return max(len(sentence.split()) for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`])", text))
 
 
 def counts(scores: list[Score]) -> dict[str, Any]:

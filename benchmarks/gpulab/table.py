@@ -13,6 +13,10 @@ def render(results: dict[str, Any]) -> str:
     for title, key in bands:
         lines += _block(title, summary[key])
     lines.append(f"Controls with a false alarm: {summary['false_alarms']} of {summary['controls']}")
+    lines.append(
+        f"Longest verdict {summary['longest_verdict']} characters, longest sentence of WHY "
+        f"{summary['longest_why_words']} words"
+    )
     for name in ("without_effect", "errors"):
         if summary[name]:
             lines.append(f"{name.replace('_', ' ')}: {', '.join(summary[name])}")

@@ -18,6 +18,12 @@ _MAX_EVIDENCE_ROWS = 12
 _TYPED = {"ranks", "hosts", "links", "process_group", "worst_call", "worst_step", "severity"}
 _NOT_FACTS = {*SAVINGS, *_TYPED, "is_option", "floor_ns", "unread_words", "is_counted", "counted"}
 
+_OF_CALL = "(SELECT any_value(step) FROM collective WHERE call_id = $worst)"
+_IDLEST = (
+    "(SELECT step FROM rank_step GROUP BY step "
+    f"ORDER BY sum(idle_ns) DESC, step IS DISTINCT FROM {_OF_CALL} LIMIT 1)"
+)
+
 
 def evidence_of(
     rule: Rule, sandbox: Sandbox, facts: Facts, known: Mapping[str, Any], row: Mapping[str, Any]
@@ -49,15 +55,14 @@ def evidence_of(
 
 def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
     """Around the worst call, with a third of its length on each side and no more than a step in
-    all, of which its end is kept; else the worst step: that of the call where devices idle for it
-    longer than it is exposed."""
+    all, of which its end is kept; else the worst step: the one in which devices idle most where
+    they idle longer for the call than it is exposed."""
     culprit = row.get("culprit_rank")
     around = (row.get("idle_ns") or 0) <= (row.get("exposed_ns") or 0)
     if (worst := row.get("worst_call")) is not None and around:
         spans, margin = "collective p JOIN rank USING (rank) WHERE call_id = $worst", 3
     elif worst is not None:
-        of_call = "(SELECT any_value(step) FROM collective WHERE call_id = $worst)"
-        spans, margin = f"step p JOIN rank USING (rank) WHERE step = {of_call}", 50
+        spans, margin = f"step p JOIN rank USING (rank) WHERE step = {_IDLEST}", 50
     elif (worst := row.get("worst_step")) is not None:
         spans, margin = "step p JOIN rank USING (rank) WHERE step = $worst", 50
     else:
@@ -67,6 +72,7 @@ def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
         "SELECT arg_min(o, CASE rank WHEN $culprit THEN -1 ELSE rank END) AS own, "
         "min(start_ns + o) - own AS start_ns, max(end_ns + o) - own AS end_ns, "
         "any_value(step) AS step, list(DISTINCT rank ORDER BY rank) AS ranks, "
+        f"any_value(step) IS NOT DISTINCT FROM {_OF_CALL} AS marked, "
         "any_value(long_ns) AS step_ns FROM (SELECT p.*, coalesce(clock_offset_ns, 0) AS o, "
         "(SELECT max(s.end_ns - s.start_ns) FROM step s WHERE s.step = p.step) AS long_ns "
         f"FROM {spans})",
@@ -85,5 +91,5 @@ def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
         ranks=found["ranks"],
         step=found["step"],
         culprit_rank=culprit,
-        call_ids=[] if row.get("worst_call") is None else [int(row["worst_call"])],
+        call_ids=[int(worst)] if row.get("worst_call") is not None and found["marked"] else [],
     )

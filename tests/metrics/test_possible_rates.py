@@ -81,7 +81,11 @@ def likelihoods(gbps: float, *, crossed: bool) -> np.ndarray:
     over, other = np.array([[True]]), np.array([[False]])
     assumption = Assumption(1.0, nothing_known, least=_Possible(device, job()))
     slow, nothing = _of_kind(
-        took(gbps), *((other, over) if crossed else (over, other)), np.array([False]), assumption
+        took(gbps),
+        *((other, over) if crossed else (over, other)),
+        other,
+        np.array([False]),
+        assumption,
     )
     return slow[0] - nothing
 

@@ -45,6 +45,8 @@ def likelihoods(
     Kinds of one family tell the same: they count as one, by their time.
     """
     result = np.zeros((len(slows), len(SLOWDOWNS)))
+    told_within = crossed & slows.any(axis=1, keepdims=True)
+    within = assumed[True][0]
     healthy = 0.0
     for inside, assumptions in assumed.items():
         own = [one for one in timed if (one.kind.hosts == 1) == inside]
@@ -60,7 +62,13 @@ def likelihoods(
                 own_columns = [column[group] for group in one.groups]
                 takes = replace(assumption, takes=nothing_known) if one.kind.unread else assumption
                 by_location, by_none = _of_kind(
-                    one, slows[:, own_columns], crossed[:, own_columns], distant, takes
+                    one,
+                    slows[:, own_columns],
+                    crossed[:, own_columns],
+                    told_within[:, own_columns],
+                    distant,
+                    takes,
+                    within.takes(replace(one.kind, hosts=1), one.groups[0]),
                 )
                 sums += part * by_location
                 none += part * by_none
@@ -72,9 +80,19 @@ def likelihoods(
 
 
 def _of_kind(
-    one: Durations, touched: Bools, crossed: Bools, distant: Bools, assumption: Assumption
+    one: Durations,
+    touched: Bools,
+    crossed: Bools,
+    told_within: Bools,
+    distant: Bools,
+    assumption: Assumption,
+    nvlink: tuple[float, float] | None = None,
 ) -> tuple[Floats, float]:
-    """The same of one kind of call, over links that take what is assumed."""
+    """The same of one kind of call, over links that take what is assumed.
+
+    ``told_within``: crossed groups of NVLink whose own calls say how slow it is. They may take
+    longer for it, no less than its edge does, by ``nvlink``: what calls over a sound one take.
+    """
     base = assumption.takes(one.kind, one.groups[0])
     least = assumption.least(one.kind, one.groups[0])
     # Calls that beat it all the same show that it does not hold here (reduced in a switch).
@@ -93,13 +111,36 @@ def _of_kind(
         healthy = one.log_ns - touched * longer
         left = healthy - middle
         beyond = np.maximum(floor - healthy, 0.0) / _RATED
-        beyond += np.maximum(usual - one.log_ns + crossed * longer, 0.0) / usually
+        beyond += np.maximum(usual - one.log_ns + (crossed & ~told_within) * longer, 0.0) / usually
+        if nvlink is not None:
+            edge = np.where(told_within, nvlink[0] + math.log(slowdown), -np.inf)
+            beyond += np.maximum(edge - one.log_ns, 0.0) / nvlink[1]
         impossible = (touched & distant[:, None] & (rest <= 0)).any(axis=1)
-        result[:, number] = _likelihood(left, one.errors, error) + np.where(
-            impossible, -np.inf, -0.5 * (beyond**2).max(axis=1)
-        )
+        result[:, number] = _or_longer(
+            _likelihood(left, one.errors, error), left, longer * told_within, one.errors, error
+        ) + np.where(impossible, -np.inf, -0.5 * (beyond**2).max(axis=1))
     nothing = _likelihood((one.log_ns - middle)[None], one.errors, error)
     return result, float(nothing[0])
+
+
+def _or_longer(
+    as_others: Floats, left: Floats, most: Floats, errors: Floats, common: float
+) -> Floats:
+    """The same where calls between hosts may also take longer, as their ring goes over the slow
+    NVLink: by up to ``most``, each part of it as likely as the next; or not at all, where the
+    network is slower still. Only groups beside others of their kind tell that.
+    """
+    told = most > 0
+    alone: Bools = np.all(told, axis=1)
+    if alone.all() or not told.any():
+        return as_others
+    weight = np.where(told, 0.0, errors**-2.0)
+    usual = (weight * left).sum(axis=1) / np.where(alone, 1.0, weight.sum(axis=1))
+    longer = np.clip(left - usual[:, None], 0.0, most)
+    own = math.sqrt(2 * math.pi) * np.hypot(errors, ALIKE[1][1])
+    chance = np.log(np.minimum(own / np.where(told, most, own), 1.0)).sum(axis=1)
+    found = np.logaddexp(as_others, _likelihood(left - longer, errors, common) + chance)
+    return np.where(told.any(axis=1) & ~alone, found - math.log(2), as_others)
 
 
 def _likelihood(left: Floats, errors: Floats, common: float) -> Floats:

@@ -48,8 +48,9 @@ def programs(store: Store, run: str, *, max_steps: int = 8) -> list[Program]:
         recorded = Recorded(events, rank, [*lines], timeline)
         for step, window in windows.items():
             lines[step][rank] = _timeline(recorded, step, window, timeline)
+    inside = frozenset() if backend == "gloo" else queries.within_hosts(con, run)
     for step, of_step in lines.items():
-        program = _program(step, of_step, offsets, backend, timeline, contention)
+        program = _program(step, of_step, offsets, backend, timeline, contention, inside)
         if program is not None:
             result.append(replace(program, run_step_ns=run_step_ns))
     return result
@@ -62,6 +63,7 @@ def _program(
     backend: str | None,
     timeline: str,
     contention: float,
+    within_hosts: frozenset[str],
 ) -> Program | None:
     rows = {rank: list(line.calls) for rank, line in lines.items()}
     if not any(rows.values()):
@@ -77,7 +79,7 @@ def _program(
             line.beside = _beside(line, spans, offsets[rank])
     return Program(
         items={rank: compact(walk(line)) for rank, line in lines.items()},
-        calls=_shared_calls(rows, spans),
+        calls=_shared_calls(rows, spans, within_hosts),
         start_ns={rank: float(start - origin) for rank, start in starts.items()},
         slots=_SLOTS.get(backend or "", 1),
         shared=backend == "gloo",
@@ -117,10 +119,12 @@ def _timeline(recorded: Recorded, step: int, window: Window, timeline: str) -> T
 
 
 def _shared_calls(
-    rows: dict[int, list[CallRow]], spans: dict[int, tuple[int, int]]
+    rows: dict[int, list[CallRow]],
+    spans: dict[int, tuple[int, int]],
+    within_hosts: frozenset[str],
 ) -> dict[int, Call]:
     """The calls of all ranks, each once."""
-    times, apart = service.service_times(rows, spans)
+    times, apart = service.service_times(rows, spans, within_hosts)
     burst = service.burst_numbers(spans)
     calls: dict[int, Call] = {}
     for rank, of_rank in rows.items():

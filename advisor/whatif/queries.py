@@ -99,6 +99,17 @@ def windows(con: Any, run: str, steps: Sequence[int]) -> dict[int, dict[int, Win
     return found
 
 
+def within_hosts(con: Any, run: str) -> frozenset[str]:
+    """The process groups of several ranks that are all on one host, where their hosts are known."""
+    rows = con.execute(
+        "SELECT process_group FROM (SELECT process_group, unnest(ranks) AS rank FROM process_group "
+        "WHERE run = $1) LEFT JOIN (FROM rank WHERE run = $1) USING (rank) GROUP BY 1 "
+        "HAVING count(*) > 1 AND count(host) = count(*) AND count(DISTINCT host) = 1",
+        [run],
+    ).fetchall()
+    return frozenset(str(name) for (name,) in rows)
+
+
 class Recorded:
     """What one rank recorded in the steps that are replayed, read once for all of them."""
 

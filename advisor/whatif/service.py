@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -42,7 +42,9 @@ def burst_numbers(spans: dict[int, tuple[int, int]]) -> dict[int, int]:
 
 
 def service_times(
-    rows: dict[int, list[CallRow]], spans: dict[int, tuple[int, int]]
+    rows: dict[int, list[CallRow]],
+    spans: dict[int, tuple[int, int]],
+    within_hosts: Collection[str] = (),
 ) -> tuple[dict[int, float], dict[int, float]]:
     """Per call: its time with the network for itself, ns; and what its like took that were alone,
     for calls that ran together with other operations.
@@ -50,6 +52,8 @@ def service_times(
     Transfers that run at once on a rank share the network in proportion to the bytes they move
     (see simulate.py), so service = integral of own bytes / all bytes over the transfer. Where
     different operations ran together whose like also ran alone, that tells whose the time was.
+    Calls of the groups ``within_hosts`` share nothing with those between hosts: NICs carry a small
+    part of what NVLink does.
     """
     members: dict[int, set[int]] = {}
     kinds: dict[int, Kind] = {}
@@ -65,7 +69,12 @@ def service_times(
     for call, (start, end) in ordered:
         at_once = set().union(*(own[rank].at_once(start, end) for rank in members[call]))
         found = (ordered[place] for place in sorted(at_once))
-        others = [(*span, other) for other, span in found if other != call]
+        inside = kinds[call][2] in within_hosts
+        others = [
+            (*span, other)
+            for other, span in found
+            if other != call and (kinds[other][2] in within_hosts) == inside
+        ]
         beside[call] = [other for _, _, other in others]
         cuts = sorted({start, end, *(t for span in others for t in span[:2] if start < t < end)})
         total = 0.0

@@ -47,6 +47,21 @@ def test_the_time_of_calls_together_is_kept() -> None:
     assert found[1] / found[2] == pytest.approx(60 / 90)
 
 
+def test_nvlink_and_nics_are_not_shared() -> None:
+    """GIVEN a reduction between hosts that lasts for the whole of two calls inside one THEN all
+    three took what they took: NICs carry a small part of what NVLink does."""
+    rows = {
+        rank: [
+            row(0, "all_gather", 0, 30)._replace(group="inside"),
+            row(1, "all_reduce", 0, 100),
+            row(2, "all_gather", 40, 70)._replace(group="inside"),
+        ]
+        for rank in (0, 1)
+    }
+    times, _ = service_times(rows, transfers(rows, {0: 0, 1: 0}), {"inside"})
+    assert {call: time / MS for call, time in times.items()} == {0: 30, 1: 100, 2: 30}
+
+
 def test_where_none_of_a_kind_ran_alone_the_bytes_share_the_time() -> None:
     found = services(
         row(0, "all_gather", 0, 60),

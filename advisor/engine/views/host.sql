@@ -19,6 +19,8 @@ in_step AS (
   SELECT rank, kind, step, sum(idle_ns) AS idle_ns, count(*) AS gaps, arg_max_null(name, idle_ns) AS name,
     max(idle_ns) AS longest_ns
   FROM host_gap g SEMI JOIN closed_step USING (step) GROUP BY rank, kind, step),
+of_all AS (
+  FROM in_step UNION ALL BY NAME SELECT kind, step, max(idle_ns) AS idle_ns FROM in_step GROUP BY kind, step),
 -- A gap of every step is cut off at one end of the recording: missing once, it counts as never
 -- missing.
 per AS (
@@ -30,8 +32,9 @@ per AS (
     arg_max(step, longest_ns) AS worst_step
   FROM (SELECT i.*, CASE WHEN steps >= 4 AND count(*) OVER (PARTITION BY i.rank, i.kind) = steps - 1
     THEN steps - 1 ELSE steps END AS over
-        FROM in_step i, used)
-  GROUP BY rank, kind)
+        FROM of_all i, used)
+  GROUP BY rank, kind),
+slowest AS (SELECT kind, idle_ns AS slowest_ns, error_ns AS slowest_error_ns FROM per WHERE rank IS NULL)
 SELECT kind,
   quantile_disc(idle_ns, 0.5) AS idle_ns,   -- per step
   min(idle_ns) AS least_ns,                 -- of the rank that lost least
@@ -43,9 +46,11 @@ SELECT kind,
   arg_max(worst_step, longest_ns) AS worst_step,
   max(longest_ns) AS longest_ns,            -- longest single gap
   median(gaps) AS gaps,                     -- per step
+  any_value(slowest_ns) AS slowest_ns,      -- of the rank that lost most in each step
+  any_value(slowest_error_ns) AS slowest_error_ns,
   CASE WHEN 2 * most_ns > any_value(typical_ns) THEN any_value(mean_ns) END AS of_step_ns,
   list(rank ORDER BY rank) AS ranks
-FROM per, (
+FROM (FROM per WHERE rank IS NOT NULL) JOIN slowest USING (kind), (
   SELECT any_value(f.step_ns) AS typical_ns, avg(u.step_ns)::BIGINT AS mean_ns
   FROM used_step u SEMI JOIN closed_step USING (step), facts f) GROUP BY kind;
 

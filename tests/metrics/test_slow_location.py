@@ -118,6 +118,21 @@ def test_one_of_eight_groups_across_hosts_is_slow() -> None:
 
 
 @pytest.mark.slow
+def test_groups_beside_it_say_by_how_much_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIVEN ends that a model of rings takes for those of a NIC which is hardly slow."""
+    by_ends, levels = slow_location._by_ends, np.arange(len(slow_location.SLOWDOWNS))
+    monkeypatch.setattr(slow_location, "_by_ends", lambda *given: by_ends(*given) - 8.0 * levels)
+    fabric = Fabric(3, 2, sends={4: 0.25}, receives={4: 0.25})
+    (found,) = rows(fabric, hsdp(fabric))
+    starts = dict.fromkeys((0, 2, 4), 0.0)
+    healthy, slow = (
+        max(one.ends("all_reduce", (0, 2, 4), 20 * MB, starts).values())
+        for one in (Fabric(3, 2), fabric)
+    )
+    assert found["share"][0] <= 1 - healthy / slow <= found["share"][2]
+
+
+@pytest.mark.slow
 def test_the_order_of_ends_tells_the_nic_of_the_only_group() -> None:
     fabric = Fabric(4, 4, sends={5: 0.6}, receives={5: 0.6})
     (found,) = rows(fabric, ddp(fabric))

@@ -108,6 +108,11 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     by_ends_most = by_ends[best, level] > by_time[best, level] - healthy_time
     beside = [slows[best, column[own]] for one in timed for own in one.groups
               if (one.kind.hosts == 1) == places[best].inside]  # fmt: skip
+    by_amount = weights
+    if any(beside) and not all(beside):
+        # Groups beside it measure by how much it is slow; of ends a model of rings says that.
+        amounts = np.exp(by_time - by_time.max(axis=1, keepdims=True))
+        by_amount = each[:, None] * amounts / amounts.sum(axis=1, keepdims=True)
     whole = [one for one in timed if not one.kind.unread]
     between = [one for one in whole if one.kind.hosts > 1]
     return Found(
@@ -115,7 +120,7 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
         tuple(float(each[number]) for number in chosen),
         nothing=float(np.exp(healthy - most)) / total,
         added_ns=float(ADDED_NS[level]) if distant[best] else None,
-        slowdown=_slowdown(weights[chosen], distant[chosen], timed, slows[best], column),
+        slowdown=_slowdown(by_amount[chosen], distant[chosen], timed, slows[best], column),
         by_ends=bool(by_ends_most),
         by_sheet=not by_ends_most and all(beside),
         in_rings_between=places[best].inside and not slows[best].any(),

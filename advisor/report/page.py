@@ -61,7 +61,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             script=Markup(script),  # noqa: S704
             policy=content_policy(style, script),
             first=screen,
-            more_steps=say(SUMMARY, "more-steps", {"more": len(screen.next_steps) - 1}),
+            more_steps=say(SUMMARY, "more-steps", {"steps": len(screen.next_steps)}),
             rows=rows[: findings.SHOWN],
             more_rows=rows[findings.SHOWN :],
             main=next((row for row in rows if row.is_main), None),

@@ -142,11 +142,14 @@ def test_a_short_name_keeps_both_ends() -> None:
 
 def test_what_is_expected_stands_in_the_table_and_in_no_title(store: Store) -> None:
     """Where the order of ends leaves a range open (60 to 90 % is excess) the finding says the least
-    that is expected: the table's middle would be another figure for it."""
+    that is expected: the table's middle alone would be another figure for it."""
     add_edges(store, 4, slow=(2, 3))
     found = """{"share": [0.6, 0.75, 0.9]}"""
     store.con.execute("UPDATE link_excess SET evidence = ? WHERE src = 2", [found])
     figure, _ = matrix(store)
     assert figure.table is not None
     assert figure.title.endswith("moves 0.5 GB/s, less than expected")
-    assert figure.table.rows[0][2] == "2"
+    assert figure.table.rows[0][1:3] == ["0.5", "1.2–5"]
+    store.con.execute("UPDATE link_excess SET evidence = '{}' WHERE src = 2")
+    alone = matrix(store)[0].table
+    assert alone is not None and alone.rows[0][2] == "2"

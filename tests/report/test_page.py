@@ -180,6 +180,10 @@ def test_what_to_do_next_is_one_list_from_one_on(steps: list[str], listed: str, 
     rows = views(report, None, steps)
     said = [say(SUMMARY, "above", {"number": above, "steps": len(steps)})] if above else []
     assert [row.above for row in rows if row.above] == said
+    # Those that are folded are named where they are opened: "Action 2 above" is in sight.
+    more = say(SUMMARY, "more-steps", {"steps": len(steps)})
+    assert (f"<summary>{more}</summary>" in head) == (len(steps) > 1)
+    assert len(steps) == 1 or (more.startswith("Action") and str(len(steps)) in more)
     # Of one that stands in its row alone the list opens with it, and the row leaves it out then.
     assert page.count("clocks and temperature") == (1 if above else 2)
 

@@ -85,11 +85,15 @@ def views(
         if store is not None and number in drawn:
             picture = crop.figure(store, finding, marks, explains=number == drawn[0])
         view = _view(number, finding, name, picture, rules, report, most)
-        if finding.run in (report.verdict.run, finding.run if not several else None):
-            view = _without(view, listed)
+        own = not several or finding.run == report.verdict.run
+        place = next((n for n, step in enumerate(listed, 1) if view.first_fix in step), 0)
+        if own and place and finding.fix:
+            above = say(SUMMARY, "above", {"number": place, "steps": len(listed)})
+            view = _without(view, listed, above)
         like = next((one for one in found if _cured_alike(one, view)), None)
         if like is not None:
-            view = _as(view, like)
+            above = view.above or say(SUMMARY, "as-finding", {"number": like.number})
+            view = _without(view, [*like.finding.fix, lower_first(like.finding.verify)], above)
         found.append(replace(view, sql="" if finding.rule in asked else finding.evidence.sql))
         asked = asked | {finding.rule}
     late = next((view for view in found[SHOWN:] if view.is_main), None)
@@ -170,14 +174,10 @@ def _view(
     )
 
 
-def _without(view: FindingView, listed: Sequence[str]) -> FindingView:
-    """Without the steps that stand under the verdict: its row says where."""
-    place = next((number for number, step in enumerate(listed, 1) if view.first_fix in step), 0)
-    if not view.finding.fix or not place:
-        return view
-    above = say(SUMMARY, "above", {"number": place, "steps": len(listed)})
-    then = [fix for fix in view.then if not any(fix in step for step in listed)]
-    verify = "" if any(view.verify in step for step in listed) else view.verify
+def _without(view: FindingView, steps: Sequence[str], above: str) -> FindingView:
+    """Without the steps that stand elsewhere on the page: its row says where."""
+    then = [fix for fix in view.then if not any(fix in step for step in steps)]
+    verify = "" if any(view.verify in step for step in steps) else view.verify
     return replace(view, above=above, then=then, verify=verify)
 
 
@@ -185,14 +185,6 @@ def _cured_alike(one: FindingView, other: FindingView) -> bool:
     """Whether both are of one rule and begin with the same fix."""
     fix, same = one.finding.fix[:1], other.finding.fix[:1]
     return bool(fix) and (one.finding.rule, fix) == (other.finding.rule, same)
-
-
-def _as(view: FindingView, like: FindingView) -> FindingView:
-    """Without the steps of an earlier finding of its rule: its row says of which."""
-    above = view.above or say(SUMMARY, "as-finding", {"number": like.number})
-    then = [fix for fix in view.then if fix not in like.finding.fix]
-    verify = "" if view.verify == lower_first(like.finding.verify) else view.verify
-    return replace(view, above=above, then=then, verify=verify)
 
 
 def _kind(link: str, rules: set[str]) -> str:

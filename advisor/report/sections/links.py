@@ -14,7 +14,7 @@ from advisor.report.figures import DataTable, Figure, Matrix
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import Row, group_names, rows
 from advisor.store.store import Store
-from advisor.vocabulary.words import ranks_text
+from advisor.vocabulary.words import between, ranks_text
 
 MOST = 16
 """Ranks or hosts of the picture."""
@@ -118,6 +118,15 @@ def _of_expected(row: Row) -> str:
     return " of ".join(numbers.short(row[f"{what}_gbps"]) for what in ("measured", "expected"))
 
 
+def _expected(row: Row) -> str:
+    """GB/s without the delay: from the least to the most share of the calls that it may be."""
+    share = json.loads(row["evidence"] or "{}").get("share", [])
+    ends = [
+        row["measured_gbps"] / (1 - part) for part in share if row["measured_gbps"] and part < 1
+    ]
+    return between(min(ends), max(ends)) if ends else numbers.cell(row["expected_gbps"])
+
+
 def _location(row: Row, names: Mapping[str | None, str]) -> str:
     words = json.loads(row["evidence"] or "{}").get("location")
     if words and row["kind"] not in ("edge", "rank", "host", "group"):
@@ -137,7 +146,7 @@ def _table(found: list[Row], names: Mapping[str | None, str]) -> DataTable:
             [
                 _location(row, names),
                 numbers.cell(row["measured_gbps"]),
-                numbers.cell(row["expected_gbps"]),
+                _expected(row),
                 _SEEN_BY.get(row["expected_from"], row["expected_from"]) or "–",
                 names.get(row["process_group"], row["process_group"]) or "–",
                 numbers.count(row["calls"]),

@@ -29,7 +29,8 @@ class SeveralJobsError(AdvisorError):
     """The files are of several jobs; ``jobs`` holds the files of each that can be told.
 
     ``apart`` holds files that are of none of them and stand in folders of their own, by a name for
-    each folder; ``left_out`` says of every other file why it is not read.
+    each folder; ``left_out`` says of every other file why it is not read. ``found`` are
+    those that the user did not name but a folder held: one that cannot be used is left out.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class SeveralJobsError(AdvisorError):
         *,
         apart: Mapping[str, Sequence[Path]] | None = None,
         left_out: Mapping[Path, str] | None = None,
+        found: Collection[Path] = (),
     ) -> None:
         listed = "; ".join(
             f"{name}: {files[0]}" + (f" and {len(files) - 1} more" if len(files) > 1 else "")
@@ -53,6 +55,7 @@ class SeveralJobsError(AdvisorError):
         self.evidence = evidence
         self.apart = {name: list(files) for name, files in (apart or {}).items()}
         self.left_out = dict(left_out or {})
+        self.found = frozenset(found)
 
 
 def with_neighbours(
@@ -97,7 +100,11 @@ def with_neighbours(
         else:
             left_out[path] = f"it can be of any of several recordings; {_PUT}"
     return SeveralJobsError(
-        jobs, several.evidence, apart=_named(apart.values(), jobs), left_out=left_out
+        jobs,
+        several.evidence,
+        apart=_named(apart.values(), jobs),
+        left_out=left_out,
+        found={source.path for source, _ in chosen if not source.named},
     )
 
 

@@ -36,12 +36,14 @@ def ingest(
     run: str = "run",
     lean: bool = False,
     leave_out: Collection[Path] = (),
+    found: Collection[Path] = (),
     progress: Progress | None = None,
 ) -> None:
     """Read files, folders and patterns of one run into ``store``.
 
     ``lean`` keeps only the events that findings rest on; ``leave_out`` are files that are not read,
-    though they are among ``paths``. Raises :class:`AdvisorError`
+    though they are among ``paths``; ``found`` those that a folder held, and that need not be
+    readable. Raises :class:`AdvisorError`
     for input that cannot be used, :class:`SeveralJobsError` for files of several jobs; the store
     then holds nothing of this run.
     """
@@ -59,7 +61,12 @@ def ingest(
             f"the store already holds a run '{run}'", hint="choose another --run name"
         )
     context = ReadContext(store, run, lean=lean, progress=progress)
-    chosen, skipped = _choose(expand(paths, leave_out))
+    chosen, skipped = _choose(
+        [
+            one._replace(named=one.named and one.path not in found)
+            for one in expand(paths, leave_out)
+        ]
+    )
     try:
         refuse_several(chosen)
         with database_writing(store.path):

@@ -19,45 +19,55 @@ def read_jobs(
 ) -> None:
     """Read every job of ``several`` as a run of its own; each says what it was told apart by.
 
-    Files in folders of their own become runs too. What is not read at all has its row among the
+    Files in folders of their own become runs too, and so does each job of files that are of
+    several in their turn. What is not read at all has its row among the
     sources of the job whose folder holds it, else of the first. Raises AdvisorError where a job
     cannot be read.
     """
     left_out = dict(several.left_out)
-    for name, files in several.jobs.items():
-        ingest(files, store, run=name, lean=lean, progress=progress)
-        refuse_nothing(store, name)
+    runs: dict[str, list[Path]] = {}
     apart: dict[str, list[Path]] = {}
+    how: dict[str, Any] = {"found": several.found, "lean": lean, "progress": progress}
+    for name, files in several.jobs.items():
+        read, unread = _read(name, files, store, must=True, **how)
+        runs |= read
+        left_out |= unread
     for name, files in several.apart.items():
-        read, unread = _read_apart(name, files, store, lean=lean, progress=progress)
+        read, unread = _read(name, files, store, must=False, **how)
         apart |= read
         left_out |= unread
-    for name in several.jobs:
-        others = ", ".join(other for other in [*several.jobs, *apart] if other != name)
+    for name in runs:
+        others = ", ".join(other for other in [*runs, *apart] if other != name)
         _note(store.con, name, f"read apart from {others}: {several.evidence}")
     for name in apart:
-        _note(store.con, name, f"read apart from {', '.join(several.jobs)}: a folder of its own")
-    runs = several.jobs | apart
+        _note(store.con, name, f"read apart from {', '.join(runs)}: a folder of its own")
+    runs |= apart
     for path, reason in left_out.items():
         _leave_out(store.con, _owner(path, runs), path, reason)
 
 
-def _read_apart(
-    name: str, files: list[Path], store: Store, *, lean: bool, progress: Progress | None
+def _read(
+    name: str, files: list[Path], store: Store, *, must: bool, **how: Any
 ) -> tuple[dict[str, list[Path]], dict[Path, str]]:
-    """(the runs that ``files`` became, why others of them are not read)."""
+    """(the runs that ``files`` became, why others of them are not read).
+
+    Raises AdvisorError where they ``must`` be readable and are not.
+    """
     try:
-        ingest(files, store, run=name, lean=lean, progress=progress)
+        ingest(files, store, run=name, **how)
         refuse_nothing(store, name)
     except SeveralJobsError as deeper:
         read: dict[str, list[Path]] = {}
         unread = dict(deeper.left_out)
         for inner, mine in (deeper.jobs | deeper.apart).items():
-            more, less = _read_apart(f"{name}-{inner}", mine, store, lean=lean, progress=progress)
+            needed = must and inner in deeper.jobs
+            more, less = _read(f"{name}-{inner}", mine, store, must=needed, **how)
             read |= more
             unread |= less
         return read, unread
     except AdvisorError as error:
+        if must:
+            raise
         forget(store.con, name)
         return {}, dict.fromkeys(files, error.message)
     return {name: files}, {}

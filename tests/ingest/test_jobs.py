@@ -227,6 +227,26 @@ def test_a_file_that_can_be_of_any_job_is_named(tmp_path: Path) -> None:
         assert all(name in whole for name in ("nccl.log", "rank2.json.gz"))
 
 
+def test_a_trace_that_is_refused_costs_itself_and_not_the_other_jobs(tmp_path: Path) -> None:
+    """Nobody named it: it stood in the folder of one of two jobs, all of whose ranks are there."""
+    _two_jobs(tmp_path)
+    extra = tmp_path / TWO[0] / "trace.json"
+    extra.write_text(kineto([event(9), event(11, pid=300, **_HOST_OP)], distributedInfo={}))
+    with api.load(tmp_path) as run:
+        report = run.report
+    assert [item.run for item in report.runs] == sorted(TWO)
+    (said,) = [note for item in report.runs for note in item.notes if note.code == "file-not-read"]
+    assert said.values["path"] == str(extra)
+
+
+def test_jobs_that_sizes_tell_apart_are_told_apart_by_folders_too(tmp_path: Path) -> None:
+    _two_jobs(tmp_path)
+    _trace(tmp_path / TWO[0] / "trace.json", 0, pid=300, world_size=8)
+    with api.load(tmp_path) as run:
+        names = [item.run for item in run.report.runs]
+    assert names == [*(f"of-2-ranks-{name}" for name in sorted(TWO)), "of-8-ranks"]
+
+
 @pytest.mark.slow
 def test_logs_of_several_jobs_beside_traces_of_several_are_runs_of_their_own(
     tmp_path: Path,

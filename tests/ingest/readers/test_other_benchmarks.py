@@ -10,6 +10,7 @@ import pytest
 import advisor
 from advisor.ingest.readers import osu, torch_bench
 from advisor.ingest.readers.nccl_tests.record import Harvest
+from advisor.ingest.readers.nccl_tests.records import is_records, parse_records
 
 # As OCI's tutorials print it for 8 A100: osu_xccl_allreduce of osu-micro-benchmarks 7.5.
 XCCL = """\
@@ -140,3 +141,34 @@ def test_they_are_judged_as_nccl_tests_is(
     (tmp_path / "out.log").write_text(text)
     with advisor.load(tmp_path / "out.log", hardware=hardware) as run:
         assert {item.rule for item in run.report.findings} == rules
+
+
+# What rccl-tests writes with -x: without MPI in 2024, with it since, and as CSV.
+RCCL = {
+    "lines": '{"#wrong":"0","algBw":0.05,"busBw":0.08,"gpus":4,"inPlace":0,"name":"AllReduce",'
+    '"redop":"sum","size":1024,"time":19.18,"type":"float"}\n',
+    "list": '[\n{"numCycle":0, "name":"AllReduce", "nodes":2, "ranks":2, "ranksPerNode":1, '
+    '"gpusPerRank":2, "size":1024, "type":"float", "redop":"sum", "inPlace":0, '
+    '"time":19.180000, "algBw":0.050000, "busBw":0.080000, "wrong":"0"},\n{"numCycle":0, "na',
+    "csv": "numCycle,collective,nodes,ranks,ranksPerNode,gpusPerRank,size,type,redop,inplace,"
+    "time,algbw,busbw,#wrong\n0,AllReduce,2,4,2,1,1024,float,sum,0,19.18,0.05,0.08,0\n",
+}
+
+
+@pytest.mark.parametrize("form", RCCL)
+def test_the_files_that_rccl_tests_writes_are_read(form: str) -> None:
+    """GIVEN each form of ``-x FILE``, one of them cut THEN its whole records are rows."""
+    assert is_records(RCCL[form].encode())
+    harvest = parse_records(RCCL[form])
+    (row,) = harvest.measurements
+    assert (row.op, row.ranks, row.size_bytes, row.in_place) == ("all_reduce", 4, 1024, False)
+    assert (row.time_us, row.busbw_gbps, row.wrong) == (19.18, 0.08, 0)
+    assert sum(harvest.dropped.values()) == (form == "list")
+
+
+def test_a_folder_of_theirs_is_read_and_other_json_is_not(tmp_path: Path) -> None:
+    for form, text in RCCL.items():
+        (tmp_path / f"rccl_{form}.json").write_text(text)
+    with advisor.load(str(tmp_path)) as run:
+        assert run.sql("SELECT count(*) AS n FROM bench")["n"].tolist() == [len(RCCL)]
+    assert not is_records(b'{"size": 1, "time": 2, "algbw": 3, "busbw": 4}')

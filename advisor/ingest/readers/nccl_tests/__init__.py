@@ -9,10 +9,11 @@ import re
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError
+from advisor.ingest.readers.nccl_tests.records import is_records
 from advisor.ingest.source import ReadContext, Source
 
 FORMAT = "nccl-tests"
-SUMMARY = "nccl-tests output: text tables (all layouts since 2019) and JSON reports (-J)"
+SUMMARY = "nccl-tests output: text tables (all layouts since 2019), JSON reports (-J), RCCL's -x"
 PRIORITY = 40
 
 _TEXT = re.compile(
@@ -34,20 +35,23 @@ _JSON_KEYS = (
 
 
 def detect(source: Source) -> bool:
-    """A table header of nccl-tests, or the first keys of its JSON report."""
-    return bool(_TEXT.search(source.head)) or _is_report(source)
+    """A table header of nccl-tests, the first keys of its JSON report, or RCCL's records."""
+    head = source.head
+    return bool(_TEXT.search(head)) or _is_report(source) or is_records(head)
 
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Write ``bench`` rows (and what NCCL's own lines in a text give)."""
     from advisor.ingest.readers._json import read_document
     from advisor.ingest.readers._nccl_text import read_texts
+    from advisor.ingest.readers.nccl_tests.records import parse_records
     from advisor.ingest.readers.nccl_tests.report import parse_report
     from advisor.ingest.readers.nccl_tests.write import write_harvest
 
     texts = []
     for source in sources:
-        if not _is_report(source):
+        parse = parse_records if is_records(source.head) else parse_report
+        if parse is parse_report and not _is_report(source):
             texts.append(source)
             continue
         try:
@@ -55,7 +59,7 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
         except AdvisorError as error:
             context.refuse(source, FORMAT, error.message)
             continue
-        harvest = parse_report(text)
+        harvest = parse(text)
         if damage:
             harvest.notes.append(damage)
         write_harvest(context, source, harvest, FORMAT)

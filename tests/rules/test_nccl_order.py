@@ -133,6 +133,26 @@ def test_of_several_runs_in_a_file_the_last_ones_end_leads(tmp_path: Path) -> No
     assert _of(tmp_path, FULL + ended + last + ended)[0] == ("out-of-memory", "critical")
 
 
+BEGUN = (
+    "[2025-07-19 10:43:06,115] [INFO] [runner.py:555:main] cmd = /w/bin/python -u -m deepspeed",
+    "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid",
+)
+
+
+@pytest.mark.parametrize("begun", BEGUN)
+def test_a_launcher_that_begins_behind_ones_end_begins_another_run(
+    tmp_path: Path, begun: str
+) -> None:
+    """GIVEN an output to which a second run was appended that died before its first step
+    THEN its end leads; WHEN the launchers of two hosts begin and one ends, no run is over.
+    """
+    ended = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+    last = REFUSED.format(name="train", function="<module>", words="no rows left")
+    begun = f"{begun}\n"
+    assert _of(tmp_path, begun + FULL + ended + begun + last + ended)[0][0] == "value-refused"
+    assert _of(tmp_path, begun + FULL + begun + last + ended)[0][0] == "out-of-memory"
+
+
 def test_what_a_program_catches_and_trains_on_after_needs_no_mending(tmp_path: Path) -> None:
     caught = REFUSED.format(name="log", function="upload", words="no rows to upload")
     version = "NCCL version 2.27.7+cuda12.4\n"

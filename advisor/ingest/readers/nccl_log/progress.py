@@ -2,7 +2,8 @@
 
 Ranks print the step before, their own and the next one after another has died, so that four
 different ones are asked for. A file may hold several runs, one behind the other: what a later one
-trained on after is over, whatever it died of itself.
+trained on after is over, whatever it died of itself, and so is what a launcher ended on before the
+next one began.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ _LONGEST = 300
 # What vLLM and SGLang print of the tokens that they made since they last did.
 _SERVED = re.compile(r"gen(?:eration)? throughput(?: \(tokens?/s\))?: (?!0\.0+\b)\d")
 # DeepSpeed's launcher of a process that ended well.
+# What torchrun and DeepSpeed's launcher print once, as they begin.
+_BEGINS = re.compile(
+    r"Setting OMP_NUM_THREADS environment variable for each process|"
+    r"Starting elastic_operator with launch configs|\[runner\.py:\d{1,5}:main\] cmd = "
+)
+_LAUNCHER_ENDED = frozenset(("child-failed", "first-failed"))
 _DONE = re.compile(r"\] Process \d{1,9} exits successfully")
 
 
@@ -38,6 +45,7 @@ class Progress:
     _is_wrong: bool = False
     _failed: bool = False
     """By more than what others print as one ends."""
+    _launcher_ended: bool = False
     _done: tuple[int, str] | None = None
     _said: str = ""
     _waits: list[Where] = field(default_factory=list)
@@ -57,6 +65,7 @@ class Progress:
                 self._since.append(where)
             self._is_wrong = True
             self._failed |= message not in by_form() - reported()
+            self._launcher_ended |= message in _LAUNCHER_ENDED
             self._steps.clear()
         if recovers(message):
             self._waits.append(where)
@@ -66,6 +75,9 @@ class Progress:
         if self._waits and _SERVED.search(text, 0, _LONGEST):
             over, self._waits = self._waits, []
             return over
+        if self._launcher_ended and _BEGINS.search(text, 0, _LONGEST):
+            self.over += [(earlier, text.strip()[:_LONGEST]) for earlier in self._since]
+            self._since, self._launcher_ended, self._failed = [], False, False
         if _DONE.search(text, 0, _LONGEST):
             self._done = line, text.strip()[:_LONGEST]
         if self._is_wrong and len(self._steps) < _STEPS and _MEASURED.search(text, 0, _LONGEST):

@@ -17,6 +17,8 @@ MAX_LINE_BYTES = 64 * 1024
 """A longer line is cut: NCCL writes at most 1 KiB (2.8–2.25) or 16 KiB per line."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]")
+# Where what was copied lost the byte that begins them; only such a line is asked that begins so.
+_COLOUR_CUT = re.compile(r"\[(?:0|1|2|22|39|\d;\d{1,3}|3\d|9\d)m")
 _LAUNCHER = re.compile(
     r"""(?:
       \[\d+,\d+\]<(?:stdout|stderr|stddiag)>:\s?      # mpirun --tag-output
@@ -54,6 +56,8 @@ def plain(line: str) -> str:
     """``line`` without colours and without the line end; leading spaces stay."""
     if "\x1b" in line:
         line = _COLOUR.sub("", line)
+    elif line.startswith("[") and _COLOUR_CUT.match(line):
+        line = _COLOUR_CUT.sub("", line)
     return line.rstrip("\r\n\x00")
 
 

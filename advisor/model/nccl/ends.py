@@ -25,7 +25,7 @@ _SHELL = 128  # added to the signal by POSIX shells and container runtimes
 _BYTE = 256  # an exit code below zero is passed on as what is left of it in one byte
 _CODE = (
     r"(?i:(?:\bexit(?:ed|s)?|return(?:ed)?|crashed|terminated)(?: with)?(?: non-zero)?"
-    r"(?: exit| error)?[ _]?(?:code|status) {0,5}[:=(]? {0,4})"
+    r"(?: exit| error)?[ _]?(?:status code|code|status) {0,5}[:=(]? {0,4})"
 )
 _SIGNS = (
     *("xit code", "xit_code", "xitcode", "xitCode", "xit Code", "XIT CODE", "xit status"),

@@ -75,7 +75,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from advisor.ingest.readers._text import unwrapped
+from advisor.ingest.readers._text import plain, unwrapped
 from advisor.ingest.readers.nccl_log.prefix import looks_like_log
 from advisor.ingest.source import HEAD_BYTES, ReadContext, Source
 
@@ -155,7 +155,8 @@ def _names_a_reason(head: bytes, *, asked_for: bool) -> bool:
 
 def _is_output(head: bytes) -> bool:
     """Text of a program, neither data nor a document of another format."""
-    text = head.lstrip()
+    text = plain(head[:200].decode("latin-1")).encode("latin-1") + head[200:]
+    text = text.lstrip()
     if b"\0" in head or (text[:1] in (b"{", b"") and text[:2] != b"{'"):  # a printed dict
         return False
     if text[:1] == b"<":

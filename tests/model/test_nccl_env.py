@@ -118,6 +118,14 @@ def test_unknown_names_get_a_suggestion() -> None:
     assert "spelling" in only("NCCL_XYZZY", "1")[0].action
 
 
+def test_a_name_that_a_newer_release_may_read_is_not_called_dead() -> None:
+    """GIVEN 2.32.3, whose variables are not in the table THEN no release up to it is spoken for."""
+    issue = only("NCCL_XYZZY", "1", "2.32.3")[0]
+    assert (issue.severity, issue.effect) == ("info", "")
+    assert "2.32.3" in issue.why
+    assert only("NCCL_XYZZY", "1", "2.30.7")[0].effect == "dead"
+
+
 def test_names_outside_their_releases_are_dead() -> None:
     assert "2.14.3 does not read" in titles(only("NCCL_NVLS_ENABLE", "2", "2.14.3"))
     gone = only("NCCL_RINGS", "0 1 2 3", "2.29.7")

@@ -82,8 +82,12 @@ def _names(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIs
     if name not in known:
         close = get_close_matches(name.upper(), known, n=1, cutoff=0.8)
         action = f"Did you mean {close[0]}?" if close else "Remove it, or check its spelling."
-        newest = format_version(NEWEST)
-        yield remark("unknown-name", name, value, newest=newest, action=action)
+        said = {"newest": format_version(NEWEST), "action": action}
+        if version is None or version <= NEWEST:
+            yield remark("unknown-name", name, value, **said)
+        else:
+            release = format_version(version)
+            yield remark("name-of-newer-release", name, value, release=release, **said)
         return
     first, last = known[name].since, known[name].until
     if version is not None and first is not None and version < first:

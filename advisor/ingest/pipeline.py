@@ -19,6 +19,7 @@ from advisor.ingest.jobs import SeveralJobsError, refuse_several, with_neighbour
 from advisor.ingest.join import join_sources
 from advisor.ingest.own_files import is_own, own_folders
 from advisor.ingest.paths import Found, expand
+from advisor.ingest.readers.osu import NO_RANKS
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
 from advisor.ingest.trial_end import refuse_failed_trial
 from advisor.ingest.unknown import KNOWN, NOT_READ, why_unknown
@@ -233,6 +234,8 @@ def _instead_of_nothing(reason: str, source_format: str) -> str:
     """What to do about a file that gave nothing: refused, of something else, or cut."""
     if reason.startswith("refused: "):
         return "leave it out, or get it from who wrote it"
+    if source_format == "osu" and NO_RANKS in reason:
+        return "put the line that started it above the table: mpirun -np RANKS ./osu_allgather"
     if reason.startswith("holds no "):  # it was read to its end
         return (
             "give the export of a process that uses the GPU; else record it again: "

@@ -42,6 +42,7 @@ _OPS = (
 )
 _OF_A_PAIR = {"all_gather", "all_to_all"}
 _MB = 1e3  # MB/s of a GB/s
+NO_RANKS = "how many ranks is not said, which sizes per rank need"
 
 
 def detect(source: Source) -> bool:
@@ -105,6 +106,7 @@ def _measure(
     if op in _OF_A_PAIR:
         if ranks is None:
             harvest.dropped["size per rank without the number of ranks"] += 1
+            harvest.notes = [*filter(NO_RANKS.__ne__, harvest.notes), NO_RANKS]
             return
         size *= ranks
     if not of_time:

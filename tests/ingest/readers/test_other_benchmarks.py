@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import advisor
+from advisor.errors import AdvisorError
 from advisor.ingest.readers import osu, torch_bench
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.records import is_records, parse_records
@@ -141,6 +142,14 @@ def test_they_are_judged_as_nccl_tests_is(
     (tmp_path / "out.log").write_text(text)
     with advisor.load(tmp_path / "out.log", hardware=hardware) as run:
         assert {item.rule for item in run.report.findings} == rules
+
+
+def test_a_table_that_needs_the_number_of_ranks_says_so(tmp_path: Path) -> None:
+    """GIVEN nothing but sizes per rank THEN nothing was cut: the launcher's line lacks."""
+    (tmp_path / "osu.txt").write_text(EACH[EACH.index("# OSU NCCL-CUDA") :])
+    with pytest.raises(AdvisorError, match="how many ranks is not said") as refused:
+        advisor.load(str(tmp_path / "osu.txt"))
+    assert "mpirun -np" in (refused.value.hint or "")
 
 
 # What rccl-tests writes with -x: without MPI in 2024, with it since, and as CSV.

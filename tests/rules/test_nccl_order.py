@@ -173,7 +173,13 @@ def test_what_is_told_to_debug_a_library_is_no_death(tmp_path: Path) -> None:
         ("KeyboardInterrupt: terminated", "asked-to-end"),
         ("IsADirectoryError: [Errno 21] Is a directory: '/data'", "path-unfit"),
         ("httpx.HTTPStatusError: Client error '429 Too Many Requests' for url", "outside-service"),
+        ("ValueError: cannot find the weights of expert 7 in /ckpt/7", "file-missing"),
     ],
 )
 def test_what_a_process_met_outside_itself_is_named(said: str, message: str) -> None:
     assert named(said, is_warning=False) == message
+
+
+def test_what_cannot_be_found_is_no_file_where_the_words_say_none() -> None:
+    said = "ValueError: cannot find a rank that holds expert 7"
+    assert named(said, is_warning=False) == "value-refused"

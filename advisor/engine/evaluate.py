@@ -16,9 +16,9 @@ from advisor.engine.group_names import group_name
 from advisor.engine.needs import not_applicable, what_is_missing
 from advisor.engine.numbering import token
 from advisor.engine.partly_read import as_far_as_read
-from advisor.engine.plain import named
+from advisor.engine.plain import MOST_ITEMS, named
 from advisor.engine.rule import Rule
-from advisor.engine.sandbox import RuleSqlError, Sandbox
+from advisor.engine.sandbox import RULE_TIMEOUT_S, RuleSqlError, Sandbox
 from advisor.engine.savings_bounds import COLUMNS as SAVINGS
 from advisor.engine.savings_bounds import bounded
 from advisor.engine.verdict.probability import judged
@@ -34,6 +34,7 @@ from advisor.errors import AdvisorError
 from advisor.findings import Finding, Outcome, OutcomeKind, is_wide
 from advisor.messages import LOCATIONS, say
 from advisor.store.running import was_stopped
+from advisor.vocabulary.bounded_templates import limited
 from advisor.vocabulary.words import about, fall, render, render_lines
 
 _NO_TRAINING = {
@@ -52,6 +53,7 @@ class Result:
     """Of each finding."""
 
 
+@limited(RULE_TIMEOUT_S)
 def evaluate(
     rule: Rule, sandbox: Sandbox, facts: Facts, overrides: Mapping[str, Any] | None = None
 ) -> Result:
@@ -127,7 +129,7 @@ def _finding(
         **facts._asdict(),
         **facts.words(),
         **values,
-        **row,
+        **{k: v[:MOST_ITEMS] if isinstance(v, list | str) else v for k, v in row.items()},
         "group": group_name(sandbox, facts, row.get("process_group")),
     }
     step_ns = step_of(row, facts)

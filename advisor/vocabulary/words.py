@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import StrictUndefined, Template
 from jinja2.environment import TemplateExpression
 
-from advisor.vocabulary.bounded_templates import BoundedTemplates
+from advisor.vocabulary.bounded_templates import BoundedTemplates, timed
 
 MAX_TEXT = 4000
 _SUREST = 0.99
@@ -237,13 +237,7 @@ def lower_first(sentence: str) -> str:
 @cache
 def _environment() -> BoundedTemplates:
     # The output is plain text; escaping belongs to the view that shows it (HTML escapes).
-    environment = BoundedTemplates(
-        undefined=StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
+    filters = dict[str, Callable[..., Any]](
         about=about,
         ms=about,  # in rules of users
         span=span,
@@ -266,7 +260,9 @@ def _environment() -> BoundedTemplates:
         op=op_text,
         group=group_text,
     )
-    return environment
+    return BoundedTemplates(
+        filters, undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
+    )
 
 
 @lru_cache(maxsize=1000)
@@ -282,13 +278,16 @@ def render(template: str, values: Mapping[str, Any]) -> str:
 def _text(template: str, values: Mapping[str, Any]) -> str:
     """Filled; half of a surrogate pair, which no file holds, is written out as an escape."""
     # Most texts of rules name no value: to compile one takes Jinja a millisecond.
-    filled = _compiled(template).render(values) if "{" in template else template
-    return filled.encode(errors="backslashreplace").decode()
+    if "{" in template:
+        with timed(template):
+            template = _compiled(template).render(values)
+    return template.encode(errors="backslashreplace").decode()
 
 
 def holds(condition: str, values: Mapping[str, Any]) -> bool:
     """Whether a Jinja expression is true. Raises jinja2.TemplateError as :func:`render` does."""
-    return bool(_expression(condition)(**values))
+    with timed(condition):
+        return bool(_expression(condition)(**values))
 
 
 @cache

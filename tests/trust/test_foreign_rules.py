@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from jinja2 import TemplateError
+from jinja2.exceptions import SecurityError
 
 import advisor
 from advisor.config.paths import shipped
 from advisor.engine.memory_limit import MemoryLimit
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.findings import OutcomeKind
+from advisor.vocabulary.bounded_templates import limited
 from advisor.vocabulary.words import render
 
 
@@ -41,11 +43,51 @@ from advisor.vocabulary.words import render
         "{% for a in rows %}{% for b in rows %}x{% endfor %}{% endfor %}",
         "{% for a in rows recursive %}{{ loop(rows) }}{% endfor %}",
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{{ 9 ** 9 ** 9 ** 9 }}",
+        "{{ 9 ** 60 ** 60 ** 60 }}",
+        "{% set a = 9 ** 64 %}" + "{% set a = a * a %}" * 40 + "{{ a > 1 }}",
+        "{% set a = text %}" + "{% set a = a ~ a %}" * 40,
+        "{% set a = text %}" + "{% set a = a + a %}" * 40,
+        "{% set a = rows %}" + "{% set a = a + a %}" * 40,
+        "{% set a = rows %}" + "{% set a = [a, a] %}" * 40 + "{{ a }}",
+        "{% set a = rows %}" + "{% set a = {1: a, 2: a} %}" * 40 + "{{ a == a }}",
+        "{% set x %}{{ text }}{% endset %}" + "{% set x %}{{ x }}{{ x }}{% endset %}" * 40,
+        "{% filter upper %}{{ text }}{% endfilter %}",
+        "{% with a = text %}{{ a }}{% endwith %}",
+        "{% autoescape true %}{{ text }}{% endautoescape %}",
+        "{{ rows | join(rows | join(rows | join(rows | join(text)))) }}",
+        "{{ rows | map('join', text) | join }}",
+        "{{ [rows, rows] | sum(start=[]) }}",
+        "{{ '%s%s' | format(rows | join(' '), text * 1) }}",
+        "{{ '%s' * 1 | format(text) }}",
+        "{{ ('%s' ~ '%s') | format(names, names) }}",
+        "{{ 5 | round(-1000000000) }}",
+        "{{ 5 | round(1000000000, 'ceil') }}",
+        "{{ (5).to_bytes(9999999999, 'little') }}",
+        "{{ names | upper }}",
+        " " * 70_000 + "{{ 1 }}",
     ],
 )
 def test_a_template_is_refused(template: str) -> None:
     with pytest.raises((TemplateError, TypeError, ValueError)):
-        render(template, {"rows": [1] * 1000, "text": "a" * 4000})
+        render(template, {"rows": [1] * 1000, "text": "a" * 4000, "names": "a" * 200_000})
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 1 }}",
+        "{% for a in rows %}{% if -1 in rows %}{% endif %}{% endfor %}",
+        "{% for a in rows %}{{ -1 in rows }}{% endfor %}",
+    ],
+)
+def test_the_texts_of_a_rule_share_some_seconds(template: str) -> None:
+    """A list within a loop over it takes the square of its length."""
+    values = {"rows": list(range(40_000))}
+    with limited(0.2), pytest.raises(SecurityError, match="too long"):
+        while True:
+            render(template, values)
+    assert render("{{ 1 }}", {}) == "1"
 
 
 @pytest.mark.parametrize(
@@ -56,6 +98,8 @@ def test_a_template_is_refused(template: str) -> None:
         ("{{ name | replace('_', ' ') | upper }}", "ALL REDUCE"),
         ("{% for rank in rows %}{{ rank }};{% endfor %}", "1;2;"),
         ("{{ name.startswith('all') }}", "True"),
+        ("{% set a = n ~ ' of ' ~ 8 %}{{ a + '.' }}", "7 of 8."),
+        ("{{ rows | join(', ') }} {{ 1.26 | round(1) }} {{ 2 in (1, 2) }}", "1, 2 1.3 True"),
     ],
 )
 def test_what_rules_need_is_there(template: str, said: str) -> None:

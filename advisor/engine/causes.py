@@ -25,6 +25,10 @@ _TIE = 0.8
 # What a rule says of the time it claims: where it goes, who holds it up, or why.
 _DEPTH = {"where": 0, "who": 1, "why": 2}
 
+MOST_COMPARED = 500
+"""Findings of a run that are held against each other, the worst ones: twice what our rules can say.
+The work grows as the square of their number, and rules from elsewhere are any number."""
+
 Claimed = tuple[Finding, Ledger]
 
 
@@ -32,7 +36,8 @@ def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Claimed]:
     """Causes only, worst first; each lists in ``merged`` the findings that are its effects."""
     ledgers = {id(finding): ledger for finding, ledger in found}
     ordered = rank_findings([finding for finding, _ in found], rules)
-    parent = effects([(finding, ledgers[id(finding)]) for finding in ordered], rules)
+    worst = ordered[:MOST_COMPARED]
+    parent = effects([(finding, ledgers[id(finding)]) for finding in worst], rules)
     merged: dict[int, list[Finding]] = {}
     for index in parent:
         merged.setdefault(_root(index, parent), []).append(ordered[index])
@@ -194,6 +199,8 @@ def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> lis
     )
     for finding in list(ordered):
         after = rules[finding.rule].first_in_ties if finding.rule in rules else []
+        if not after:
+            continue
         place = ordered.index(finding)
         ties = [
             number

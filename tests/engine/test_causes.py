@@ -124,6 +124,15 @@ def test_mutual_claims_leave_one() -> None:
     assert len(kept.merged) == 2
 
 
+def test_rules_of_any_number_are_held_against_each_other_up_to_a_bound() -> None:
+    """The work grows as the square of the findings; those beyond stand as they are."""
+    beyond = causes.MOST_COMPARED + 100
+    found = [claimed(finding("straggler-rank", 9_000 - n), 1.0, 1) for n in range(beyond)]
+    kept = merge(found, RULES)
+    assert len(kept) == 1 + 100
+    assert len(kept[0].merged) == causes.MOST_COMPARED - 1
+
+
 def test_worst_first_and_anchors_differ() -> None:
     items = [
         finding("small-buckets", 1_000_000, "info"),

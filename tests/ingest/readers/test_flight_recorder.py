@@ -266,6 +266,34 @@ def test_a_call_whose_name_cannot_be_printed_is_dropped() -> None:
     assert parse_dump({**DUMP, "entries": entries}).entries == []
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("duration_ms", "²"), ("duration_ms", -1), ("duration_ms", 1e300)),
+        *(("time_created_ns", 2**70), ("time_discovered_started_ns", "x")),
+        *(("collective_seq_id", -1), ("process_group", 7)),
+        *(("input_sizes", [[-5]]), ("output_sizes", "[[1")),
+    ],
+)
+def test_a_field_that_cannot_be_used_is_counted_by_its_name(key: str, value: object) -> None:
+    good, *_ = DUMP["entries"]
+    dump = parse_dump({**DUMP, "entries": [good, {**good, key: value}]})
+    assert len(dump.entries) == 2
+    assert dump.notes == [f"calls without a usable {key}: 1"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("profiling_name", 7), ("profiling_name", "a\0"), ("state", "gone")]
+)
+def test_a_dropped_call_is_counted_with_its_field(key: str, value: object) -> None:
+    good, *_ = DUMP["entries"]
+    dump = parse_dump({**DUMP, "entries": [good, {**good, key: value}, 7]})
+    assert dump.dropped == {
+        f"entry without a usable {key}": 1,
+        "entry without a usable form": 1,
+    }
+
+
 def test_progress_that_no_job_can_make_is_dropped_and_accuses_nobody() -> None:
     first = next(iter(DUMP["pg_status"]))
     beyond = {**DUMP["pg_status"], first: {"last_enqueued_collective": 1 << 62}}

@@ -214,6 +214,24 @@ def test_a_dropped_record_is_counted_with_its_field(
         }
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("coll_sn", "²"), ("coll_algobw_gbs", "much"), ("coll_busbw_gbs", [1])),
+        *(("event_trace_ts", 7), ("event_trace_ts", {"coll_start_ts": 9, "coll_stop_ts": 2**70})),
+    ],
+)
+def test_a_field_that_cannot_be_used_is_counted_by_its_name(
+    tmp_path: Path, key: str, value: Any
+) -> None:
+    good = {**envelope(0), "coll_perf": ALL_REDUCE}
+    record = {**envelope(0), "coll_perf": {**ALL_REDUCE, key: value}}
+    with stored(file(tmp_path, lines(good, record))) as store:
+        assert rows(store, "SELECT events_read, note FROM source") == [
+            (2, f"records without a usable {key}: 1")
+        ]
+
+
 def test_records_after_a_damaged_marker_are_nobodys(tmp_path: Path) -> None:
     text = lines({**envelope(2), "dump_stats": {}}, {"coll_perf": ALL_REDUCE})
     with stored(file(tmp_path, text + text.replace("}", "", 1))) as store:

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from advisor.ingest.readers._alike import one_copy
+from advisor.ingest.readers._fields import count_unusable, without_usable
 from advisor.vocabulary.numbers import (
     INT64_MAX,
     MOST_CALLS,
@@ -32,6 +33,12 @@ it stands. Torch's own dumps, in which names of files are shared, have about six
 LEAST_KEPT = 64 << 20
 _ENTRY = 256  # of an entry besides what it lists
 _OVER = "over the bound of kept values"
+_KEYS = {
+    "created_ns": "time_created_ns",
+    "started_ns": "time_discovered_started_ns",
+    "completed_ns": "time_discovered_completed_ns",
+    "dur_ns": "duration_ms",
+}
 PROGRESS = ("last_enqueued", "last_started", "last_completed")
 
 
@@ -88,21 +95,24 @@ def parse_dump(content: dict[object, object], size_bytes: int = 0) -> Dump:
     dump.groups = _groups(content.get("pg_config"), dump, left)
     left -= sum(len(group.ranks or ()) for group in dump.groups)
     names_by_id: dict[int, str] = {}
+    unusable = Counter[str]()
     entries = content.get("entries")
     entries = entries if isinstance(entries, list) else []
     for place, item in enumerate(entries):
         if left <= 0:
             dump.dropped[_OVER] += len(entries) - place
             break
-        entry = _entry(item)
-        left -= _ENTRY if entry is None else entry.length
-        if entry is None:
-            dump.dropped["entry of an unknown form"] += 1
+        entry = _entry(item, unusable)
+        if isinstance(entry, str):
+            left -= _ENTRY
+            dump.dropped[f"entry without a usable {entry}"] += 1
             continue
+        left -= entry.length
         dump.entries.append(entry)
         if (number := _int(item.get("pg_id"))) is not None and entry.process_group is not None:
             names_by_id[number] = entry.process_group
     dump.status = _status(content.get("pg_status"), names_by_id, dump)
+    dump.notes += without_usable("calls", unusable)
     return dump
 
 
@@ -127,18 +137,22 @@ def rank_of(dump: Dump, path: PurePath) -> int | None:
     return None
 
 
-def _entry(item: Any) -> Entry | None:
+def _entry(item: Any, unusable: Counter[str]) -> Entry | str:
+    """A call, or the field without which it is none; ``unusable`` counts the others."""
     if not isinstance(item, dict):
-        return None
+        return "form"
     title = _text(item.get("profiling_name"))
     state = _text(item.get("state"))
-    if title is None or not title.isprintable() or state not in _STATES:
-        return None
+    if title is None or not title.isprintable():
+        return "profiling_name"
+    if state not in _STATES:
+        return "state"
     p2p = item.get("is_p2p") is True
-    sequence = item.get("p2p_seq_id" if p2p else "collective_seq_id", item.get("seq_id"))
-    return Entry(
+    sequence = "p2p_seq_id" if p2p else "collective_seq_id"
+    sequence = sequence if sequence in item else "seq_id"
+    entry = Entry(
         _group_name(item.get("process_group")),
-        within(sequence, 0, MOST_CALLS),
+        within(item.get(sequence), 0, MOST_CALLS),
         _op(title),
         state,
         _int(item.get("time_created_ns")),
@@ -149,6 +163,9 @@ def _entry(item: Any) -> Entry | None:
         _sizes(item.get("output_sizes")),
         _frames(item.get("frames")),
     )
+    told = {_KEYS.get(name, name): value for name, value in vars(entry).items()}
+    count_unusable(item, {**told, sequence: entry.seq}, unusable)
+    return entry
 
 
 def _duration_ns(value: Any) -> int | None:

@@ -30,6 +30,7 @@ def detect(source: Source) -> bool:
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Read the files of all processes of a run together: ranks come from joining them."""
+    from advisor.ingest.readers._fields import without_usable
     from advisor.ingest.readers.nccl_inspector.records import Inspector
     from advisor.ingest.readers.nccl_inspector.write import write_records
 
@@ -44,7 +45,10 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
                 note = raw.damage
         except AdvisorError as error:
             kept, dropped, note = 0, Counter(["refused"]), str(error)
-        counts.append((kept, dropped, note))
+        notes = [note] if note is not None else []
+        notes += without_usable("records", inspector.unusable)
+        inspector.unusable.clear()
+        counts.append((kept, dropped, "; ".join(notes) or None))
     lost = write_records(context, inspector)
     for source, (kept, dropped, note) in zip(sources, counts, strict=True):
         dropped += lost

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO
 
+from advisor.ingest.readers._fields import count_unusable
 from advisor.ingest.readers.nccl_log.tables import algorithm_name, protocol_name
 from advisor.vocabulary.numbers import MOST_RANKS, json_integer, real, whole
 from advisor.vocabulary.operations import canonical_op
@@ -109,6 +110,8 @@ class Inspector:
     durations: dict[Kind, Sample] = field(default_factory=dict)
     factors: dict[tuple[str, int], float] = field(default_factory=dict)
     operations: list[Operation] = field(default_factory=list)
+    unusable: Counter[str] = field(default_factory=Counter)
+    """Fields that kept records lack, by name."""
 
     def read(self, stream: BinaryIO) -> tuple[int, Counter[str]]:
         """Take one file; (records kept, losses by reason)."""
@@ -136,7 +139,11 @@ class Inspector:
                     dropped["overwritten before the Inspector dumped it"] += max(0, lost)
             if "coll_perf" not in item and "p2p_perf" not in item:
                 continue
-            operation = member if isinstance(member, str) else _operation(item, member, dumped_us)
+            operation = (
+                member
+                if isinstance(member, str)
+                else _operation(item, member, dumped_us, self.unusable)
+            )
             if isinstance(operation, str):
                 dropped[f"record without a usable {operation}"] += 1
                 continue
@@ -198,8 +205,10 @@ def _dumped_us(item: dict[str, Any]) -> int | None:
     return _integer(metadata.get("dump_timestamp_us")) if isinstance(metadata, dict) else None
 
 
-def _operation(item: dict[str, Any], member: Member, dumped_us: int | None) -> Operation | str:
-    """The operation of a record, or the field without which it is none."""
+def _operation(
+    item: dict[str, Any], member: Member, dumped_us: int | None, unusable: Counter[str]
+) -> Operation | str:
+    """The operation of a record, or the field without which it is none; counts the others."""
     prefix = "coll" if "coll_perf" in item else "p2p"
     perf = item[f"{prefix}_perf"]
     if not isinstance(perf, dict):
@@ -215,17 +224,22 @@ def _operation(item: dict[str, Any], member: Member, dumped_us: int | None) -> O
         return f"{prefix}_exec_time_us"
     algorithm, protocol = _name(perf.get("coll_algo")), _name(perf.get("coll_proto"))
     start, end = _times(perf.get("event_trace_ts"), prefix)
+    seq, peer = _integer(perf.get(f"{prefix}_sn")), _integer(perf.get("p2p_peer"))
+    algbw, busbw = (real(perf.get(f"{prefix}_{name}_gbs")) for name in ("algobw", "busbw"))
+    told: dict[str, float | None] = {f"{prefix}_sn": seq, "p2p_peer": peer, "event_trace_ts": start}
+    told |= {f"{prefix}_algobw_gbs": algbw, f"{prefix}_busbw_gbs": busbw}
+    count_unusable(perf, told, unusable)
     return Operation(
         member,
         op,
         algorithm_name(algorithm) if algorithm is not None else None,
         protocol_name(protocol) if protocol is not None else None,
-        _integer(perf.get(f"{prefix}_sn")),
+        seq,
         size,
         time_us,
-        real(perf.get(f"{prefix}_algobw_gbs")),
-        real(perf.get(f"{prefix}_busbw_gbs")),
-        _integer(perf.get("p2p_peer")),
+        algbw,
+        busbw,
+        peer,
         start,
         end,
         dumped_us,

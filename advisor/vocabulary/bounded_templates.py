@@ -2,7 +2,7 @@
 
 Jinja's sandbox keeps them from attributes of Python. It does not keep them from time and memory:
 here loops are not nested, numbers and texts stay short, what may grow is not there, and all texts
-of a rule share seconds of processor time (:func:`limited`).
+of a rule share seconds (:func:`limited`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ _WIDTH = re.compile(r"\d{4}|\*")
 
 
 class _Budget(threading.local):
-    """Processor time of this thread: what is left, and until when the template that runs has it."""
+    """What is left to this thread, and until when the template that runs has it.
+
+    By the wall's clock, as asking for processor time costs more than most texts do.
+    """
 
     left_s = math.inf
     until_s = math.inf
@@ -52,9 +55,9 @@ _budget = _Budget()
 
 
 @contextmanager
-def limited(cpu_s: float) -> Iterator[None]:
+def limited(seconds: float) -> Iterator[None]:
     """All templates within take so many seconds together; what takes more is a SecurityError."""
-    _budget.left_s = cpu_s
+    _budget.left_s = seconds
     try:
         yield
     finally:
@@ -69,17 +72,17 @@ def timed(template: str) -> Iterator[None]:
     """
     if len(template) > _MOST_TEMPLATE:
         raise SecurityError(f"a template has at most {_MOST_TEMPLATE:,} characters")
-    began = time.thread_time()
+    began = time.monotonic()
     _budget.until_s = began + _budget.left_s
     _look()
     try:
         yield
     finally:
-        _budget.left_s -= time.thread_time() - began
+        _budget.left_s -= time.monotonic() - began
 
 
 def _look() -> None:
-    if time.thread_time() > _budget.until_s:
+    if time.monotonic() > _budget.until_s:
         raise SecurityError("the texts of the rule take too long")
 
 

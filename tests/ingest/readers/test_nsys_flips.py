@@ -18,6 +18,7 @@ from tests.ingest.readers.test_nsys_cut import long_export, stored
 
 _RANKS = "SELECT rank, events_dropped FROM rank ORDER BY rank"
 _LOST = "SELECT events_dropped, drop_reasons FROM source"
+_NOTE = "SELECT note FROM source"
 
 
 def _changed(path: Path, *statements: tuple[str, list[Any]]) -> Path:
@@ -97,6 +98,45 @@ def test_the_analysis_bounds_the_times(tmp_path: Path) -> None:
     with stored(path) as store:
         assert '"event outside the time of the analysis": 1' in rows(store, _LOST)[0][1]
         assert rows(store, _RANKS) == [(3, 1), (5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        *(("KERNEL", "streamId", None), ("KERNEL", "streamId", "x"), ("KERNEL", "streamId", -1)),
+        *(("KERNEL", "correlationId", 1.5), ("KERNEL", "demangledName", 999)),
+        *(("MEMCPY", "bytes", -1), ("MEMCPY", "streamId", "²")),
+        *(("RUNTIME", "nameId", 999), ("RUNTIME", "globalTid", "x")),
+    ],
+)
+def test_a_field_that_cannot_be_used_is_counted_by_its_name(
+    tmp_path: Path, table: str, column: str, value: object
+) -> None:
+    """The event is kept where it is known whose it is; its rank is as whole as it was."""
+    name = f"CUPTI_ACTIVITY_KIND_{table}"
+    change = f"UPDATE {name} SET {column} = ? WHERE rowid = 1"
+    with stored(_changed(export(tmp_path / "a.sqlite"), (change, [value]))) as store:
+        assert f"rows without a usable {column} in {name}: 1" in rows(store, _NOTE)[0][0]
+    with stored(export(tmp_path / "b.sqlite")) as store:
+        assert "without a usable" not in (rows(store, _NOTE)[0][0] or "")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("start", 1.5), ("start", None), ("end", "x"), ("end", -1)]
+)
+def test_an_event_without_a_time_is_lost_with_its_field(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    change = f"UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET {column} = ? WHERE deviceId = 0"
+    with stored(_changed(export(tmp_path / "a.sqlite"), (change, [value]))) as store:
+        assert f'"event without a usable {column}": 1' in rows(store, _LOST)[0][1]
+
+
+def test_payload_entries_without_their_types_are_no_damage(tmp_path: Path) -> None:
+    """A column that a version lacks was taken for a file that is cut."""
+    change = "ALTER TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES DROP COLUMN type"
+    with stored(_changed(export(tmp_path / "a.sqlite"), (change, []))) as store:
+        assert "damaged" not in rows(store, _NOTE)[0][0]
 
 
 @pytest.mark.slow

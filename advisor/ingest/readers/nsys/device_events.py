@@ -43,6 +43,9 @@ _MEMORY_KINDS = {
 }
 
 
+_KERNELS, _CALLS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
+
+
 def collect_launches(loader: Loader) -> None:
     """Thread and time of the API call behind each kernel of a communication library."""
     database = loader.database
@@ -52,11 +55,10 @@ def collect_launches(loader: Loader) -> None:
             loader.device_of_correlation[pid, correlation] = device
         if _class_of("kernel", name) == "comm":
             wanted.add((pid, correlation))
-    table = "CUPTI_ACTIVITY_KIND_RUNTIME"
-    if not wanted or not database.has(table, "start", "globalTid", "correlationId"):
+    if not wanted or not database.has(_CALLS, "start", "globalTid", "correlationId"):
         return
     for start, global_tid, correlation in database.rows(
-        f"SELECT start, globalTid, correlationId FROM {table}"
+        f"SELECT start, globalTid, correlationId FROM {_CALLS}"
     ):
         key = (pid_of(global_tid) or 0, correlation)
         if key in wanted and isinstance(start, int):
@@ -70,16 +72,18 @@ def _kernel_names(database: Database) -> Iterator[tuple[int, Any, Any, str | Non
 
 def _kernel_rows(database: Database) -> Iterator[tuple[Any, ...]]:
     """(start, end, device, globalPid, stream, correlation, name)"""
-    table = "CUPTI_ACTIVITY_KIND_KERNEL"
-    if not database.has(table, "start", "end", "deviceId", "streamId"):
+    if not database.has(_KERNELS, "start", "end", "deviceId", "streamId"):
         return
-    key = "demangledName" if database.has(table, "demangledName") else "shortName"
-    name, join = string_column(database, table, key)
-    correlation, pid = database.column(table, "correlationId"), pid_column(database, table)
+    name, join = string_column(database, _KERNELS, _name_key(database))
+    correlation, pid = database.column(_KERNELS, "correlationId"), pid_column(database, _KERNELS)
     yield from database.rows(
         f"SELECT e.start, e.end, e.deviceId, {pid}, e.streamId, {correlation}, {name} "
-        f"FROM {table} e {join} ORDER BY e.start"
+        f"FROM {_KERNELS} e {join} ORDER BY e.start"
     )
+
+
+def _name_key(database: Database) -> str:
+    return "demangledName" if database.has(_KERNELS, "demangledName") else "shortName"
 
 
 @lru_cache(maxsize=100_000)
@@ -94,6 +98,7 @@ def kernels(loader: Loader) -> Iterator[Row]:
         if process is None:
             continue
         name = text_of(name)
+        loader.told(_KERNELS, _name_key(loader.database), name)
         kind = _class_of("kernel", name)
         yield from loader.row(
             process,
@@ -103,8 +108,8 @@ def kernels(loader: Loader) -> Iterator[Row]:
             name=name,
             category="kernel",
             device=device,
-            stream=stream,
-            correlation=correlation,
+            stream=loader.number(_KERNELS, "streamId", stream),
+            correlation=loader.number(_KERNELS, "correlationId", correlation),
             **(_of_call(loader, process, correlation) if kind == "comm" else {}),
         )
 
@@ -175,9 +180,9 @@ def copies(loader: Loader) -> Iterator[Row]:
                 name=name,
                 category=category,
                 device=device,
-                stream=stream,
-                correlation=link,
-                bytes=size,
+                stream=loader.number(table, "streamId", stream),
+                correlation=loader.number(table, "correlationId", link),
+                bytes=loader.number(table, "bytes", size),
             )
 
 
@@ -216,6 +221,6 @@ def syncs(loader: Loader) -> Iterator[Row]:
             name=text_of(name) or "synchronization",
             category="cuda_sync",
             device=number,
-            stream=None if stream == _NO_STREAM else stream,
-            correlation=link,
+            stream=None if stream == _NO_STREAM else loader.number(table, "streamId", stream),
+            correlation=loader.number(table, "correlationId", link),
         )

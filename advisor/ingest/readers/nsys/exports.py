@@ -46,7 +46,7 @@ def read_exports(sources: Sequence[Source], context: ReadContext, format_name: s
             notes.append("holds no GPU activity (was nsys run with --trace=cuda,nvtx?)")
         partly = bool(twice or database.notes or database.dropped)
         codes = [PARTLY_READ] * partly + [NOT_RECORDED] * bool(gaps)
-        notes = database.notes + notes
+        notes = database.notes + outcome.notes + notes
         ranks = {process.rank for process in processes}
         context.report(
             source,

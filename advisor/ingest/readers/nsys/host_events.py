@@ -29,7 +29,7 @@ def api_calls(loader: Loader) -> Iterator[Row]:
         f"SELECT e.start, e.end, e.globalTid, e.correlationId, {name} FROM {table} e {join} "
         "ORDER BY e.start"
     ):
-        pid = pid_of(global_tid) or 0
+        pid = pid_of(loader.number(table, "globalTid", global_tid)) or 0
         device = loader.device_of_correlation.get((pid, link))
         process = loader.of_device.get((pid, device)) if device is not None else None
         if process is not None:
@@ -37,6 +37,7 @@ def api_calls(loader: Loader) -> Iterator[Row]:
         process = process or loader.of_pid.get(pid)
         if process is None:
             continue
+        loader.told(table, "nameId", text)
         yield from loader.row(
             process,
             "runtime",
@@ -45,7 +46,7 @@ def api_calls(loader: Loader) -> Iterator[Row]:
             name=_API_VERSION.sub("", text_of(text) or ""),
             category="cuda_runtime",
             tid=tid_of(global_tid),
-            correlation=link,
+            correlation=loader.number(table, "correlationId", link),
         )
 
 
@@ -63,8 +64,12 @@ def nvtx_ranges(loader: Loader) -> Iterator[Row]:
         f"SELECT e.start, e.end, e.eventType, e.globalTid, {name} FROM {table} e {join} "
         "ORDER BY e.start"
     ):
-        process, title = loader.process_of_thread(global_tid), text_of(title)
-        if process is None or title is None or (kind != _MARK and kind not in _RANGES):
+        kind = loader.number(table, "eventType", kind)
+        if kind != _MARK and kind not in _RANGES:
+            continue
+        process = loader.process_of_thread(loader.number(table, "globalTid", global_tid))
+        title = text_of(title)
+        if not loader.told(table, "text", title) or process is None or title is None:
             continue
         plain = _OP_SUFFIX.sub("", title)
         operator = _OPERATOR.match(plain) is not None or plain != title

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+from advisor.ingest.readers._fields import without_usable
 from advisor.ingest.readers._rows import insert
 from advisor.ingest.readers.nsys.device_events import collect_launches, copies, kernels, syncs
 from advisor.ingest.readers.nsys.host_events import api_calls, nvtx_ranges
@@ -48,6 +49,7 @@ def load(
             for p in processes
         ],
     )
+    loader.outcome.notes += without_usable("rows", loader.unusable)
     return loader.outcome
 
 

@@ -12,7 +12,7 @@ from advisor.ingest.readers.nsys.nccl_ranges import NcclRanges
 from advisor.ingest.readers.nsys.open import Database
 from advisor.ingest.readers.nsys.processes import Process, pid_of
 from advisor.ingest.source import ReadContext
-from advisor.vocabulary.numbers import MOST_EVENT_NS
+from advisor.vocabulary.numbers import INT64_MAX, MOST_EVENT_NS, within
 
 OUTSIDE = "event outside the time of the analysis"
 _MOST_NS = 1 << 61  # the year 2043; twice that is still a whole number of 64 bits
@@ -25,6 +25,7 @@ class Outcome:
     read: int = 0
     by_rank: Counter[int] = field(default_factory=Counter)
     with_nccl: set[int] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
     lost: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
 
@@ -52,6 +53,8 @@ class Loader:
         self.launches: dict[tuple[int, int], tuple[int, int]] = {}
         self.device_of_correlation: dict[tuple[int, int], int] = {}
         self.devices_of_thread: dict[int, set[int]] = {}
+        self.unusable = Counter[str]()
+        """Values that rows were kept, or passed over, without: by table and column."""
 
     def process_of_thread(self, global_tid: int | None) -> Process | None:
         """Whose host events a thread's are: of several GPUs, of the one that it launches on."""
@@ -59,6 +62,17 @@ class Loader:
         devices = self.devices_of_thread.get(global_tid or 0, set())
         own = self.of_device.get((pid, next(iter(devices)))) if len(devices) == 1 else None
         return own or self.of_pid.get(pid)
+
+    def number(self, table: str, column: str, value: Any) -> int | None:
+        """An id or size of a row; what is none is counted, where the table has the column."""
+        known = within(value, 0, INT64_MAX)
+        return known if self.told(table, column, known) else None
+
+    def told(self, table: str, column: str, value: object) -> bool:
+        """Whether a row has a value in a column that is there; counted where it has none."""
+        if value is None and self.database.has(table, column):
+            self.unusable[f"{column} in {table}"] += 1
+        return value is not None
 
     def row(
         self, process: Process, kind: str, start: Any, end: Any, **values: Any
@@ -77,18 +91,21 @@ class Loader:
             "class": kind,
             "pid": process.pid,
             "start_ns": start + self.offset_ns,
-            "dur_ns": max(0, end - start),
+            "dur_ns": end - start,
             **values,
         }
 
     def _unusable(self, start: Any, end: Any) -> str | None:
         """Why an event of these times cannot be used; None where it can."""
-        if not isinstance(start, int) or not (end is None or isinstance(end, int)):
-            return "event without a time"
+        for name, value in {"start": start, "end": end or 0}.items():
+            if not isinstance(value, int):
+                return f"event without a usable {name}"
         if not self.earliest <= start <= self.latest:
             return OUTSIDE
         if end is None:
             return "range without an end"
+        if end < start:
+            return "event without a usable end"
         return OUTSIDE if end > self.latest or end - start > MOST_EVENT_NS else None
 
     def insert(self, rows: Iterable[Row]) -> None:

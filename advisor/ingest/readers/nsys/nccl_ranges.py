@@ -21,6 +21,8 @@ _HEADER = struct.Struct("<QQQQ")  # domain, schema, payload size, offset of the 
 _COMM, _SIZE, _PEER = "NCCL communicator ID", "Message size [bytes]", "Peer rank"
 _RANKS, _RANK, _DEVICE = "No. of ranks", "Rank", "CUDA device"
 
+_ENTRY = ("domainId", "schemaId", "name", "type", "offset")
+
 _MOST = 1_000_000  # ranks of a communicator: more is damage
 
 # Names of the profiler's metadata (torch's spelling), so that all traces read alike.
@@ -173,13 +175,10 @@ def _rows(database: Database) -> Iterator[tuple[Any, Any, str, Any, Any]]:
 
 def _schemas(database: Database) -> dict[tuple[int, int], list[tuple[str, int, int]]]:
     """(domain, schema) → [(field name, offset, NVTX type)] of the integer fields."""
-    if not database.has("NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId", "schemaId", "name", "offset"):
+    if not database.has("NVTX_PAYLOAD_SCHEMA_ENTRIES", *_ENTRY):
         return {}
     out: dict[tuple[int, int], list[tuple[str, int, int]]] = {}
-    sql = (
-        "SELECT domainId, schemaId, name, type, offset FROM NVTX_PAYLOAD_SCHEMA_ENTRIES "
-        "LIMIT 100000"
-    )
+    sql = f"SELECT {', '.join(_ENTRY)} FROM NVTX_PAYLOAD_SCHEMA_ENTRIES LIMIT 100000"
     for domain, schema, name, kind, offset in database.rows(sql):
         if not isinstance(kind or 0, int) or not isinstance(offset or 0, int):
             continue  # a damaged row

@@ -12,6 +12,7 @@ from advisor.report.numbers import bound
 _CODE = Markup("<code>{}</code>")
 _LINES = Markup('<code class="lines">{}</code>')
 _COPIED = Markup('<br><code class="lines copy">{}</code>')
+_LINE = Markup('<span class="line{}">{}</span>')
 _SIGNS = re.compile(r"(?<=[(\[,=./])(?=\w)|(?<=\w)(?=_\w)")
 # One of our commands inside a sentence: its arguments are flags, numbers, paths and CAPITALS.
 _FLAG = r"--?[a-z][\w-]*(?:[ =](?=\S*[^a-z\s;:.])[^\s;:]*[^\s;:,.])?"
@@ -43,8 +44,17 @@ _COMMAND = re.compile(
 def step_code(text: str, *, copy: bool = False) -> Markup:
     """A step of advice: its first line in words, those below it code (``copy``: to be copied)."""
     words, _, code = text.partition("\n")
-    below = (_COPIED if copy else _LINES).format(_breakable(printable(code))) if code else ""
+    below = (_COPIED if copy else _LINES).format(_by_line(printable(code))) if code else ""
     return inline_code(bound(words)) + below
+
+
+def _by_line(code: str) -> Markup:
+    """Each line of code on its own, with how far it is indented: what a narrow page wraps hangs."""
+    return Markup("\n").join(
+        _LINE.format(f" in{min(depth, 2)}" if depth else "", _breakable(line))
+        for line in code.split("\n")
+        for depth in [(len(line) - len(line.lstrip(" "))) // 4]
+    )
 
 
 def _breakable(code: str) -> Markup:

@@ -91,8 +91,10 @@ def test_a_bracket_behind_a_word_makes_no_code() -> None:
 
 
 def test_below_the_words_of_a_step_stands_code_as_it_is_to_be_typed() -> None:
-    step = "Send 16 MB:\nfrom a import b\nb(25, x=1)  # <all>"
-    code = "from a import b\nb(25, x=1)  # &lt;all&gt;"
+    step = "Send 16 MB:\nif b:\n    b(25, x=1)  # <all>"
+    lines = ('<span class="line">if b:</span>',
+             '<span class="line in1">    b(25, x=1)  # &lt;all&gt;</span>')  # fmt: skip
+    code = "\n".join(lines)
     assert step_code(step) == f'Send 16\u00a0MB:<code class="lines">{code}</code>'
     page = render(report_with(step), None, "html")
     assert f'<code class="lines copy">{code}</code>' in page

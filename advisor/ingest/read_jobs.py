@@ -10,7 +10,8 @@ from advisor.errors import AdvisorError
 from advisor.ingest.jobs import SeveralJobsError
 from advisor.ingest.pipeline import forget, ingest, refuse_nothing
 from advisor.ingest.source import Progress, shown
-from advisor.store.notes import READ_APART
+from advisor.ingest.unknown import NOT_READ
+from advisor.store.notes import OTHER_FORMAT, READ_APART
 from advisor.store.store import Store
 
 
@@ -98,11 +99,12 @@ def _leave_out(con: Any, run: str, path: Path, reason: str) -> None:
         "INSERT INTO source BY NAME SELECT $run AS run, (SELECT coalesce(max(source_id), -1) + 1"
         " FROM source WHERE run = $run) AS source_id, $path AS path, 'unknown' AS format,"
         " $size AS bytes, 0 AS events_read, 0 AS events_dropped, '{}' AS drop_reasons,"
-        " $note AS note",
+        " $note AS note, $codes AS codes",
         {
             "run": run,
             "path": shown(path),
             "size": path.stat().st_size if path.exists() else 0,
             "note": shown(reason),
+            "codes": [OTHER_FORMAT] if reason == NOT_READ else None,
         },
     )

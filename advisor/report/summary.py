@@ -90,9 +90,7 @@ def caveats(report: FindingsReport) -> list[str]:
 
 
 def left_out(report: FindingsReport) -> list[str]:
-    """Where several recordings were read, the files that are in none of them, and why."""
-    if len(report.runs) < 2:
-        return []
+    """The files that should be in a recording and are in none, and why."""
     left_out = [
         f"{note.text[:1].upper()}{note.text[1:]}"
         for run in report.runs

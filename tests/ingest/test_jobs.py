@@ -230,13 +230,19 @@ def test_a_file_that_can_be_of_any_job_is_named(tmp_path: Path) -> None:
 def test_a_trace_that_is_refused_costs_itself_and_not_the_other_jobs(tmp_path: Path) -> None:
     """Nobody named it: it stood in the folder of one of two jobs, all of whose ranks are there."""
     _two_jobs(tmp_path)
+    (tmp_path / TWO[1] / "README.md").write_text("How it was recorded.")
     extra = tmp_path / TWO[0] / "trace.json"
     extra.write_text(kineto([event(9), event(11, pid=300, **_HOST_OP)], distributedInfo={}))
     with api.load(tmp_path) as run:
         report = run.report
     assert [item.run for item in report.runs] == sorted(TWO)
+    # What is no recording at all is nothing to worry about, as in the folder of one job.
     (said,) = [note for item in report.runs for note in item.notes if note.code == "file-not-read"]
     assert said.values["path"] == str(extra)
+    # THEN the report of its own folder names it too, not only what runs beside the report
+    with api.load(extra.parent) as run:
+        for form in ("text", "markdown", "github"):
+            assert "trace.json" in run.render(form), form
 
 
 def test_jobs_that_sizes_tell_apart_are_told_apart_by_folders_too(tmp_path: Path) -> None:

@@ -174,6 +174,7 @@ def test_what_is_told_to_debug_a_library_is_no_death(tmp_path: Path) -> None:
         ("IsADirectoryError: [Errno 21] Is a directory: '/data'", "path-unfit"),
         ("httpx.HTTPStatusError: Client error '429 Too Many Requests' for url", "outside-service"),
         ("ValueError: cannot find the weights of expert 7 in /ckpt/7", "file-missing"),
+        ("EZ9999: Inner Error!", "npu-error"),
     ],
 )
 def test_what_a_process_met_outside_itself_is_named(said: str, message: str) -> None:

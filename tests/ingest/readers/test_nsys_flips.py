@@ -52,9 +52,9 @@ def test_a_flipped_id_makes_no_rank(tmp_path: Path, column: str, value: object) 
     )
     with stored(path) as store:
         assert rows(store, _RANKS) == [(3, 2), (5, 1)]
-        assert rows(store, _LOST) == [
-            (3, '{"event of a process or GPU that hardly occurs": 1, "range without an end": 2}')
-        ]
+        whose = "of a process or GPU that hardly occurs"
+        why = whose if isinstance(value, int) else f"without a usable {column}"
+        assert rows(store, _LOST) == [(3, f'{{"event {why}": 1, "range without an end": 2}}')]
 
 
 def test_a_process_with_little_work_of_its_own_stays_a_rank(tmp_path: Path) -> None:

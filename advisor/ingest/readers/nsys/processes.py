@@ -90,7 +90,8 @@ def find_processes(database: Database, path: PurePath, nccl: NcclRanges) -> list
                 if isinstance(global_pid, int) and isinstance(device, int):
                     rows[pid_of(global_pid) or 0, device] += count
                 else:
-                    database.drop(STRAY, count)
+                    field = "deviceId" if isinstance(global_pid, int) else "globalPid"
+                    database.drop(f"event without a usable {field}", count)
     total = rows.total()
     # The busiest: a report is of one host, which has a few processes on each GPU.
     rows = Counter(dict(rows.most_common(MOST_PROCESSES)))

@@ -47,7 +47,7 @@ SELECT kind,
   max(longest_ns) AS longest_ns,            -- longest single gap
   median(gaps) AS gaps,                     -- per step
   any_value(slowest_ns) AS slowest_ns,      -- of the rank that lost most in each step
-  any_value(slowest_error_ns) AS slowest_error_ns,
+  any_value(slowest_error_ns) AS slowest_error_ns, -- standard error over steps of that
   CASE WHEN 2 * most_ns > any_value(typical_ns) THEN any_value(mean_ns) END AS of_step_ns,
   list(rank ORDER BY rank) AS ranks
 FROM (FROM per WHERE rank IS NOT NULL) JOIN slowest USING (kind), (

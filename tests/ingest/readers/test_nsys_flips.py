@@ -122,7 +122,7 @@ def test_a_field_that_cannot_be_used_is_counted_by_its_name(
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [("start", 1.5), ("start", None), ("end", "x"), ("end", -1)]
+    ("column", "value"), [("start", 1.5), ("start", None), ("end", "x"), ("end", ""), ("end", -1)]
 )
 def test_an_event_without_a_time_is_lost_with_its_field(
     tmp_path: Path, column: str, value: object

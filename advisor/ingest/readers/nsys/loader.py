@@ -97,7 +97,7 @@ class Loader:
 
     def _unusable(self, start: Any, end: Any) -> str | None:
         """Why an event of these times cannot be used; None where it can."""
-        for name, value in {"start": start, "end": end or 0}.items():
+        for name, value in {"start": start, "end": 0 if end is None else end}.items():
             if not isinstance(value, int):
                 return f"event without a usable {name}"
         if not self.earliest <= start <= self.latest:

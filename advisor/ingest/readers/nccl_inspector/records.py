@@ -19,7 +19,7 @@ from advisor.vocabulary.numbers import MOST_RANKS, json_integer, real, whole
 from advisor.vocabulary.operations import canonical_op
 
 MAX_LINE_BYTES = 1024 * 1024
-MAX_KEPT = 5_000_000
+MAX_KEPT = 1_000_000
 MAX_SAMPLE = 8192
 _RECORDS = (b'"coll_perf"', b'"p2p_perf"')
 _NOBODY = "header"
@@ -38,7 +38,7 @@ class Member:
     name: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Operation:
     """One completed operation. ``message_bytes`` is as the Inspector counts (per rank)."""
 

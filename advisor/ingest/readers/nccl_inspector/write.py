@@ -120,19 +120,19 @@ def _events(
     lost: Counter[str] = Counter()
     counts: Counter[int] = Counter()
     hosts: dict[int, str] = {}
-    rows = []
-    for operation in sorted(timed, key=lambda o: o.start_us or 0):
-        member = operation.member
-        rank = ranks.get((member.host, member.pid))
-        if rank is None:
-            lost["operation of a rank that cannot be told"] += 1
-            continue
-        if rank in traced:
-            continue  # a trace tells more of it; the sums above hold it all the same
-        rows.append(_event(rank, counts[rank], operation))
-        counts[rank] += 1
-        hosts[rank] = member.host
-    insert_events(context, rows)
+
+    def rows() -> Iterator[Row]:
+        for operation in sorted(timed, key=lambda o: o.start_us or 0):
+            member = operation.member
+            rank = ranks.get((member.host, member.pid))
+            if rank is None:
+                lost["operation of a rank that cannot be told"] += 1
+            elif rank not in traced:  # else its trace tells more; the sums hold it all the same
+                yield _event(rank, counts[rank], operation)
+                counts[rank] += 1
+                hosts[rank] = member.host
+
+    insert_events(context, rows())
     shared = {
         "world_size": max(member.ranks for member in inspector.members),
         "backend": "nccl",

@@ -215,7 +215,7 @@ def summarise(scores: Iterable[Score], seed: str) -> dict[str, Any]:
 
 def _longest_sentence(text: str) -> int:
     """Words of the longest sentence."""
-    return max(len(sentence.split()) for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`])", text))
+    return max(len(sentence.split()) for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z0-9`])", text))
 
 
 def counts(scores: list[Score]) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from advisor.findings import Finding, Severity
+from advisor.findings import Finding, Severity, Verdict
 from benchmarks.gpulab import bases, cases, compare, edits, make, run
 from benchmarks.gpulab.cases import Case
 from benchmarks.gpulab.faults import FAULTS, Made, Place
@@ -20,6 +21,7 @@ from benchmarks.gpulab.job import Job
 from benchmarks.gpulab.judge import judge_fix, judge_place
 from benchmarks.gpulab.kineto import Clock
 from benchmarks.gpulab.score import compare as compare_report
+from benchmarks.gpulab.score import summarise
 
 JOB = Job(per_host=2, layers=2, steps=5, torch="2.12", nccl="2.29.7")
 # Of pytorch/kineto's output_json.cpp, as the 2xA100 trace of HolisticTraceAnalysis has them.
@@ -162,6 +164,12 @@ def _finding(**fields: object) -> Finding:
                    message="m", fix=["Check the NIC"], **fields)  # fmt: skip
 
 
+def _report(finding: Finding) -> Any:
+    return SimpleNamespace(
+        findings=[finding], verdict=Verdict(kind="sure", title="It is slow.", cause=finding.rule)
+    )
+
+
 @pytest.mark.parametrize(
     ("place", "fields", "verdict"),
     [
@@ -206,7 +214,7 @@ def test_a_stage_is_a_slow_rank_where_it_is_that_rank_alone(
     case = _case(place)
     case.rules.append("imbalanced-pipeline-stages")
     said = _finding(ranks=ranks).model_copy(update={"rule": "imbalanced-pipeline-stages"})
-    score = compare_report(case, SimpleNamespace(findings=[said]))
+    score = compare_report(case, _report(said))
     assert score.rank_of_truth == first
 
 
@@ -217,7 +225,15 @@ def test_what_costs_as_much_may_come_first(gain_ns: int, place: int | None) -> N
     finding = _finding(savings_ns=10_000_000).model_copy(
         update={"rule": "full-shard-across-nodes", "fix": ["Replicate: HYBRID_SHARD"]}
     )
-    report = SimpleNamespace(findings=[finding])
+    report = _report(finding)
     score = compare_report(case, report)
     assert score.rank_of_truth == place
     assert score.fix_right is (place is not None)
+
+
+def test_the_longest_sentence_of_a_why_is_counted_in_words() -> None:
+    """What begins with a number is a sentence, too."""
+    said = compare_report(_case(Place()), _report(_finding()))
+    why = "It idles 1 ms. 88 us is exposed there in each of the steps."
+    summary = summarise([replace(said, why=why), said], "1")["summary"]
+    assert (summary["longest_verdict"], summary["longest_why_words"]) == (len("It is slow."), 10)

@@ -80,6 +80,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"shares": shares(exposed=0.4, activations=0.3)},
         {"shares": shares(exposed=0.17, idle=0.12, schedule=0.11)},
         {"shares": shares(exposed=0.27), "findings": [LOSS]},
+        {"shares": shares(exposed=0.27), "facts": FACTS._replace(steps=2)},
         {"shares": shares(exposed=0.27), "most_exposed": "data-parallel all_reduce"},
         {"shares": shares(idle=0.39)},
         {"shares": shares(idle=0.39), "idling": {

@@ -17,7 +17,7 @@ from advisor.messages import STEPS, say
 from advisor.vocabulary.words import estimate
 
 MOST_STEPS = 3
-_LEAST_STEPS = 4  # with fewer, who is late is not told from who happened to be (straggler-rank)
+LEAST_STEPS = 4  # with fewer, who is late is not told from who happened to be (straggler-rank)
 _STARTS = {"loading", "start", "allocator"}
 _OF_KIND = {
     "data-loading": "data-loader-stall",
@@ -69,7 +69,7 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
             steps = ["third-host" if few else "probe", "with-probe", "clocks"]
             return [say(STEPS, step, {}) for step in steps]
         case "exposed":
-            if it.facts.steps < _LEAST_STEPS:
+            if it.facts.steps < LEAST_STEPS:
                 return [*_tries(it), *how_to_record.more_steps(sandbox)]
             if (waits := waits_in_turn(it)) is not None:
                 return [*_tries(it), *waits.fix]

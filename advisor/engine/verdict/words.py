@@ -14,6 +14,7 @@ from advisor.engine.verdict.choice import NOBODYS, SMALL, Decision, mostly
 from advisor.engine.verdict.facts import LOST, Shares, Situation
 from advisor.engine.verdict.grade import ABOUT_FINDINGS, severity_of
 from advisor.engine.verdict.next_steps import (
+    LEAST_STEPS,
     MOST_STEPS,
     look_at,
     next_steps,
@@ -107,6 +108,8 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         "world_size": facts.world_size,
         **(it.shares._asdict() if it.shares is not None else {}),
     }
+    if decision.reason == "exposed" and facts.steps < LEAST_STEPS:
+        values["missing_steps"] = LEAST_STEPS - facts.steps
     if values.get("activations", 0) < SMALL:
         values.pop("activations", None)
     if it.shares is not None:

@@ -87,11 +87,10 @@ def document(found: Comparison) -> dict[str, Any]:
             {
                 **asdict(row),
                 "overlap": row.overlap,
-                "training_step_ns": round(row.training_step_ns),
+                "unprofiled_step_ns": row.unprofiled_step_ns,
                 "busy_ns": row.busy_ns,
                 "non_compute_ns": row.non_compute_ns,
                 "tokens_per_second": row.tokens_per_second,
-                "training_ns": sum(row.step_samples_ns),
                 "speed_up": comparison_figures.speed_up(found.base, row),
                 "scaling_efficiency": scaling_efficiency(found.base, row),
                 "theory": _theory(row, known),
@@ -130,7 +129,7 @@ def _theory(row: RunFigures, known: Theory | None) -> dict[str, Any] | None:
         "flops_per_step": known.flops_per_step,
         "peak_flops": known.peak_flops,
         "peak_source": known.peak_source,
-        "mfu": known.mfu(row.training_step_ns),
+        "mfu": known.mfu(row.step_ns),
         "mfu_missing": None
         if known.peak_flops or not known.flops_per_step
         else "peak not known for this device; --peak-tflops gives it",

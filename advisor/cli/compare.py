@@ -55,9 +55,9 @@ def command(
 ) -> int:
     """Compare RUNs (folders of traces, single traces, or stores) with BASE.
 
-    Step times are compared as profile.json has them where every run has one (steps timed without
-    the profiler), else as traced. A difference counts when its 95 % interval leaves out zero: an
-    exact rank test, for which each run needs at least 4 steps. --fail-if step_time, exposed_comm
+    A difference of step times counts when its 95 % interval leaves out zero: an exact rank test,
+    for which each run needs at least 4 steps (those timed without the profiler, where every run's
+    profile.json has some, else the traced ones). --fail-if step_time, exposed_comm
     and idle fail (1) on a value over the limit that is beyond noise, and cannot tell (2) where it
     is within noise; memory is one number, taken as it is.
     """
@@ -197,7 +197,7 @@ def _why_inconclusive(metric: str, step: Difference) -> str:
     if metric == "memory":
         return "the peak is not recorded in both runs"
     if metric == "step_time":
-        return f"{too_few(step)} (advisor profile --timed-steps, advisor.record --steps)"
+        return f"{too_few(step)} (advisor record --steps, advisor profile --timed-steps)"
     return (
         "too few recorded steps to tell a difference from noise: at least 4 in each run (--steps)"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
 from advisor.findings import Finding
@@ -9,8 +10,8 @@ from advisor.messages import COMPARED, MOST_TITLE, say
 from advisor.metrics.compare.changes import because, changes
 from advisor.metrics.compare.figures import RunFigures
 from advisor.metrics.compare.new_findings import NewFinding, new_finding
-from advisor.metrics.compare.runs import Comparison
-from advisor.metrics.compare.significance import Difference, difference
+from advisor.metrics.compare.runs import Comparison, step_difference
+from advisor.metrics.compare.significance import Difference
 from advisor.report.clean import shorten_middle
 from advisor.report.comparison_figures import signed, signed_share
 from advisor.report.figures import KINDS
@@ -29,17 +30,17 @@ def headline(found: Comparison) -> str:
     """'ddp is 31 % slower than single, because …'; of more runs which one is fastest."""
     if len(found.runs) == 2:
         return _against(found, found.runs[1], found.differences[0])
-    ranked = sorted(found.runs, key=lambda row: row.training_step_ns)
+    ranked = sorted(found.runs, key=lambda row: row.step_ns)
     first, alike = ranked[0], None
     for row in ranked[1:]:
-        if not difference(first.step_samples_ns, row.step_samples_ns).significant:
+        if not step_difference(first, row).significant:
             alike = alike or row
     values = {
         "run": first.run,
-        "step_ns": first.training_step_ns,
-        "ratio": ranked[-1].training_step_ns / first.training_step_ns,
+        "step_ns": first.step_ns,
+        "ratio": ranked[-1].step_ns / first.step_ns,
         "last": (alike or ranked[-1]).run,
-        "last_ns": (alike or ranked[-1]).training_step_ns,
+        "last_ns": (alike or ranked[-1]).step_ns,
     }
     return say(COMPARED, "none-fastest" if alike else "fastest", values)
 
@@ -48,15 +49,14 @@ def _against(found: Comparison, row: RunFigures, change: Difference) -> str:
     values: dict[str, Any] = {
         "run": row.run,
         "base": found.base.run,
-        "step_ns": found.base.training_step_ns,
-        "other_ns": row.training_step_ns,
+        "step_ns": found.base.step_ns,
+        "other_ns": row.step_ns,
         "share": abs(change.share),
         "slower": change.share > 0,
         "because": why(found, row, change),
         "steps": " and ".join(map(str, change.steps)),
         "needed": change.steps_needed,
-        "mean_ns": _mean(found.base),
-        "other_mean_ns": _mean(row),
+        "mean_share": _mean(row) / _mean(found.base) - 1,
     }
     code = outcome(found.base, row, change)
     title = say(COMPARED, code, values)
@@ -74,13 +74,14 @@ def outcome(base: RunFigures, row: RunFigures, change: Difference) -> str:
 
 
 def _mean(row: RunFigures) -> float:
-    return sum(row.step_samples_ns) / len(row.step_samples_ns)
+    return sum(row.tested_samples_ns) / len(row.tested_samples_ns)
 
 
 def _means_part(base: RunFigures, row: RunFigures) -> bool:
     """Whether a few long steps make what no median shows."""
     longer, shorter = sorted((row, base), key=_mean, reverse=True)
-    has_long = max(longer.step_samples_ns) > _LONG * longer.training_step_ns
+    samples = longer.tested_samples_ns
+    has_long = max(samples) > _LONG * median(samples)
     return has_long and _mean(longer) > (1 + _MUCH) * _mean(shorter)
 
 
@@ -100,7 +101,7 @@ def cause(found: Comparison, row: RunFigures) -> NewFinding | None:
     not one job, for then the difference has other causes too."""
     if row.run in found.unlike:
         return None
-    more_ns = row.training_step_ns - found.base.training_step_ns
+    more_ns = row.step_ns - found.base.step_ns
     faster, slower = (found.base, row) if more_ns > 0 else (row, found.base)
     return new_finding(found.findings, faster.run, slower.run, abs(more_ns))
 
@@ -152,7 +153,7 @@ def matters(found: Comparison) -> list[list[str]]:
         return [
             [
                 row.run,
-                about(row.training_step_ns),
+                about(row.step_ns),
                 "base" if change is None else signed_share(change.share),
                 "" if change is None else _because(found, row, change),
             ]

@@ -94,11 +94,13 @@ def _mfu(it: _Column) -> str | None:
         return None
     if it.theory.flops_per_step and not it.theory.peak_flops:
         return "no peak known"
-    return _maybe(percent, it.theory.mfu(it.row.training_step_ns))
+    return _maybe(percent, it.theory.mfu(it.row.step_ns))
 
 
-def _training(it: _Column) -> str:
-    return f"{short(sum(it.row.step_samples_ns) / 1e9)} ({len(it.row.step_samples_ns)})"
+def _unprofiled(row: RunFigures) -> str | None:
+    if row.unprofiled_step_ns is None:
+        return None
+    return f"{milliseconds(row.unprofiled_step_ns)} ({len(row.unprofiled_samples_ns)})"
 
 
 _ROWS: tuple[tuple[str, _Read], ...] = (
@@ -111,7 +113,7 @@ _ROWS: tuple[tuple[str, _Read], ...] = (
     ("  95 % low", _change("", lambda change: _maybe(signed_share, change.low))),
     ("  95 % high", _change("", lambda change: _maybe(signed_share, change.high))),
     ("  significant", _change("", lambda change: SURE[change.significant])),
-    ("training s", _training),
+    ("unprofiled ms", lambda it: _unprofiled(it.row)),
     ("tokens/s", _run(lambda row: row.tokens_per_second, short)),
     ("speed-up", lambda it: f"{short(speed_up(it.base, it.row))}x"),
     ("efficiency", lambda it: _maybe(percent, scaling_efficiency(it.base, it.row))),
@@ -197,7 +199,7 @@ def speed_up(base: RunFigures, row: RunFigures) -> float:
     """Of throughput, where tokens are known for both, else of step time."""
     if base.tokens_per_second and row.tokens_per_second:
         return row.tokens_per_second / base.tokens_per_second
-    return base.training_step_ns / row.training_step_ns
+    return base.step_ns / row.step_ns
 
 
 def signed(written: Callable[[float], str], value: float) -> str:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from advisor.messages import COMPARED, COMPARED_NOTES, say
-from advisor.metrics.compare.figures import UNPROFILED, RunFigures
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.compare.significance import Difference
-from advisor.vocabulary.words import about
 
 
 def warning(found: Comparison) -> str:
@@ -33,7 +29,6 @@ def notes(found: Comparison) -> list[str]:
     no_peak = any(it and it.flops_per_step and not it.peak_flops for it in found.theories)
     return [
         *(say(COMPARED_NOTES, code, {}) for code in ("step", "kinds", "others", "overlapping")),
-        say(COMPARED_NOTES, "against", {"sources": _sources(found.runs)}),
         *(
             f"{row.run}: {too_few(change)}"
             for row, change in zip(found.runs[1:], found.differences, strict=True)
@@ -42,11 +37,12 @@ def notes(found: Comparison) -> list[str]:
         *(
             say(COMPARED_NOTES, "same-steps", {"run": row.run, "base": found.base.run})
             for row in found.runs[1:]
-            if list(row.step_samples_ns) == list(found.base.step_samples_ns)
+            if row.tested_samples_ns == found.base.tested_samples_ns
         ),
         *(
             say(COMPARED_NOTES, code, {})
             for code, holds in (
+                ("unprofiled", any(row.unprofiled_samples_ns for row in found.runs)),
                 ("few-steps", few),
                 ("other-runs", True),
                 ("no-peak", no_peak),
@@ -61,11 +57,3 @@ def notes(found: Comparison) -> list[str]:
 def too_few(change: Difference) -> str:
     """Why a difference has no interval, and what would give it one."""
     return say(COMPARED_NOTES, "too-few", vars(change))
-
-
-def _sources(runs: Sequence[RunFigures]) -> str:
-    """Which steps were timed, and how long they take where that is not ``step ms``."""
-    sources = "; ".join(sorted({row.samples_from for row in runs}))
-    if any(row.samples_from != UNPROFILED for row in runs):
-        return sources
-    return f"{sources} ({', '.join(about(row.training_step_ns) for row in runs)})"

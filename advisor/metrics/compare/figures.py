@@ -16,8 +16,6 @@ from advisor.metrics.compare.causes import Causes, causes
 from advisor.metrics.models.workload import world_size_said
 from advisor.metrics.steps.used import step_times
 
-UNPROFILED = "steps timed without the profiler"
-
 
 @dataclass(frozen=True)
 class CollectiveTotal:
@@ -47,7 +45,6 @@ class RunFigures:
     world_size: int | None
     steps: int
     step_samples_ns: list[int]
-    samples_from: str
     step_ns: int
     step_mad_ns: int
     compute_ns: int
@@ -67,6 +64,7 @@ class RunFigures:
     causes: Causes = field(default_factory=Causes)
     devices: list[str] = field(default_factory=list)
     gradient_elements: float | None = None
+    unprofiled_samples_ns: list[int] = field(default_factory=list)
 
     @property
     def overlap(self) -> float | None:
@@ -88,12 +86,18 @@ class RunFigures:
     def tokens_per_second(self) -> float | None:
         """Throughput of the job, where the recording says how many tokens a step has."""
         tokens = self.tokens_per_step
-        return None if tokens is None else tokens * 1e9 / self.training_step_ns
+        return None if tokens is None else tokens * 1e9 / self.step_ns
 
     @property
-    def training_step_ns(self) -> float:
-        """Median of the steps compared: without the profiler where such were timed."""
-        return float(np.median(self.step_samples_ns))
+    def tested_samples_ns(self) -> list[int]:
+        """The steps that tell a difference from noise: timed without the profiler, if any were."""
+        return self.unprofiled_samples_ns or self.step_samples_ns
+
+    @property
+    def unprofiled_step_ns(self) -> float | None:
+        """Median of the steps timed without the profiler; None where none were."""
+        samples = self.unprofiled_samples_ns
+        return float(np.median(samples)) if samples else None
 
 
 @dataclass(frozen=True)
@@ -113,8 +117,9 @@ def figures(
 ) -> RunFigures | None:
     """The figures of one run; None when it has no used step.
 
-    ``timed_ns`` are step times measured without the profiler (profile.json): they are compared
-    where given, else the traced steps are. ``step_ns`` is the traced step, as every command has it.
+    ``step_ns`` is the step time of every command, and ``step_samples_ns`` are the steps that it is
+    the median of. ``timed_ns`` are step times measured without the profiler (profile.json): where
+    given, they say whether a difference is noise, for they are more and undisturbed.
     """
     split = con.execute(
         "SELECT count(DISTINCT step), count(DISTINCT rank), avg(compute_ns), "
@@ -145,8 +150,7 @@ def figures(
         ranks=int(split[1]),
         world_size=about[2] or world_size_said(about[5]),
         steps=int(split[0]),
-        step_samples_ns=list(timed_ns) or times,
-        samples_from=UNPROFILED if timed_ns else "traced steps",
+        step_samples_ns=times,
         step_ns=round(middle),
         step_mad_ns=round(float(np.median(np.abs(np.array(times) - middle)))),
         compute_ns=round(split[2]),
@@ -166,6 +170,7 @@ def figures(
         causes=causes(con, run),
         devices=about[6] or [],
         gradient_elements=_gradient_elements(con, run),
+        unprofiled_samples_ns=list(timed_ns),
     )
 
 

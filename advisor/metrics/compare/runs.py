@@ -47,6 +47,15 @@ class Comparison:
         return self.runs[0]
 
 
+def step_difference(base: RunFigures, row: RunFigures) -> Difference:
+    """How the step times differ, and whether beyond noise.
+
+    Steps timed without the profiler that say the opposite leave it within noise.
+    """
+    share = row.step_ns / base.step_ns - 1
+    return difference(base.tested_samples_ns, row.tested_samples_ns, share=share)
+
+
 def comparison(
     con: Any,
     runs: Mapping[str, Timed],
@@ -84,7 +93,7 @@ def comparison(
     return Comparison(
         runs=found,
         theories=theories,
-        differences=[difference(base.step_samples_ns, row.step_samples_ns) for row in others],
+        differences=[step_difference(base, row) for row in others],
         operators={
             row.run: changed
             for row in others

@@ -54,10 +54,16 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-def difference(base: Sequence[float], other: Sequence[float]) -> Difference:
-    """Ratio of medians minus one, with the rank test's interval. All steps must be positive."""
+def difference(
+    base: Sequence[float], other: Sequence[float], *, share: float | None = None
+) -> Difference:
+    """``share``, or the ratio of medians minus one, with the rank test's interval, which holds it.
+
+    All steps must be positive.
+    """
     left, right = np.asarray(base, dtype=float), np.asarray(other, dtype=float)
-    share = float(np.median(right) / np.median(left) - 1)
+    if share is None:
+        share = float(np.median(right) / np.median(left) - 1)
     repeats = autocorrelation(left, right)
     counts = (len(left), len(right))
     place = _place(*counts, repeats or 0.0)

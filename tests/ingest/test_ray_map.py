@@ -296,6 +296,7 @@ def test_nothing_to_read_and_no_folder_are_errors(cluster: _Nodes, tmp_path: Pat
     assert "--ray writes a folder" in result.output
 
 
+@pytest.mark.long
 def test_a_node_that_dies_loses_no_rank_and_doubles_none(cluster: _Nodes, tmp_path: Path) -> None:
     """The last test of the cluster: what comes after it has one node."""
     traces, folder, seen = tmp_path / "traces", tmp_path / "set", tmp_path / "seen"

@@ -132,6 +132,7 @@ def test_a_rank_that_hangs_is_named_with_its_place(tmp_path: Path) -> None:
     assert any("inject.py" in text for text in stacks)
 
 
+@pytest.mark.long
 def test_memory_running_out_is_recognised(tmp_path: Path) -> None:
     with pytest.raises(LaunchError) as failed:
         launch(workload(micro_batch=10**10), tmp_path, How(timeout_s=PATIENCE_S))

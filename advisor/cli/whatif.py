@@ -52,7 +52,8 @@ def command(
     from advisor.cli._progress import progress_bar
     from advisor.messages import WHATIF, say
     from advisor.report import summary
-    from advisor.report.replayed import not_replayed, replayed
+    from advisor.report.gain import sets
+    from advisor.report.replayed import GIVES, not_replayed, replayed
     from advisor.whatif.coverage import require_all_ranks
     from advisor.whatif.extract import programs
     from advisor.whatif.settings import predicted
@@ -87,15 +88,24 @@ def command(
                 beside += not_replayed(own, findings, now_ns or 0)
                 rows += own
                 continue
-            rows += [
-                _named(change, predicted(steps, change, added)).as_found(findings)
-                for change in changes
-            ]
+            for change in changes:
+                try:
+                    found = predicted(steps, change, added)
+                except AdvisorError:
+                    # What cannot be replayed may be modelled: a finding then says what it gives.
+                    asked = [item for item in findings if sets(item, change)]
+                    if form == "json" or not asked:
+                        raise
+                    beside += not_replayed(rows, asked, now_ns or 0)
+                else:
+                    rows.append(_named(change, found).as_found(findings))
     if form == "json":
         click.echo(json.dumps([_as_dict(row) for row in rows], indent=1))
         return 0
     unit = summary.unit(run.report)
     click.echo(say(WHATIF, "now", {"step_ns": now_ns, "any": bool(rows), **unit}))
+    if not changes and not any(row.kind in GIVES for row in rows):
+        click.echo(say(WHATIF, "none", {}))
     for line in _lines(rows):
         click.echo(line)
     if beside:
@@ -110,14 +120,11 @@ def command(
 
 def _lines(rows: list[Replayed]) -> list[str]:
     """A line for each change, its columns as wide as their longest entry."""
-    from advisor.messages import WHATIF, say
-    from advisor.report.replayed import GIVES, lines
+    from advisor.report.replayed import lines
 
     said = lines(rows)
     name, step = (max((len(line[column]) for line in said), default=0) for column in (0, 2))
-    found = [f"{line[0]:{name}s}  {line[2]:{step}s}  {line[1]}" for line in said]
-    none = [] if any(row.kind in GIVES for row in rows) else [say(WHATIF, "none", {})]
-    return none + found
+    return [f"{line[0]:{name}s}  {line[2]:{step}s}  {line[1]}" for line in said]
 
 
 def _named(change: str, found: Prediction) -> Replayed:

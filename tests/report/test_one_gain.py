@@ -12,7 +12,9 @@ from click.testing import CliRunner
 from advisor import api
 from advisor.cli.compare import command as compare
 from advisor.cli.whatif import command as whatif
+from advisor.errors import AdvisorError
 from advisor.findings import FindingsReport
+from advisor.messages import WHATIF, say
 from advisor.report import summary
 from advisor.report.replayed import replayed
 from advisor.report.sections.findings import SHOWN
@@ -88,6 +90,32 @@ def test_what_a_replay_gives_is_what_the_finding_on_it_gives(
                 ends = (row["gain_low_ns"], row["gain_high_ns"])
                 assert ends == (item.savings_low_ns, item.savings_high_ns)
     assert all(row["gain_low_ns"] <= row["gain_ns"] <= row["gain_high_ns"] for row in rows)
+
+
+def test_a_change_that_was_asked_for_needs_no_finding(fixtures_dir: Path) -> None:
+    """GIVEN a value by name THEN the words on what findings ask for have no place."""
+    given = [str(fixtures_dir / "lab-zero1-loader-stall"), "-q", "--set", "bucket_cap_mb=100"]
+    done = CliRunner().invoke(whatif, given)
+    assert done.exit_code == 0
+    assert "bucket_cap_mb=100" in done.stdout
+    assert say(WHATIF, "none", {}) not in done.stdout
+
+
+def test_a_change_that_cannot_be_replayed_has_the_gain_of_the_finding_that_makes_it(
+    fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_replay(*_: object) -> None:
+        raise AdvisorError("the trace does not show it")
+
+    job = fixtures_dir / "lab-zero1-pauses"
+    with api.load(job) as run:
+        (made,) = (it for it in run.report.findings if it.sets == {"bucket_cap_mb": "25"})
+    monkeypatch.setattr("advisor.whatif.settings.predicted", no_replay)
+    done = CliRunner().invoke(whatif, [str(job), "-q", "--set", "bucket_cap_mb=25"])
+    assert done.exit_code == 0
+    assert f"{made.title}: may save {summary.per_step(made)}" in done.stdout
+    other = CliRunner().invoke(whatif, [str(job), "-q", "--set", "bucket_cap_mb=2"])
+    assert isinstance(other.exception, AdvisorError)
 
 
 def test_a_comparison_has_the_findings_gain_and_their_step_and_waiting(

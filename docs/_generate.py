@@ -190,9 +190,10 @@ def nccl_variables_page() -> str:
     lines = [
         "# NCCL's variables",
         "",
-        f"All that a release of NCCL up to {format_version(NEWEST)} reads, from its sources. Class "
-        "S may stay in scripts, D is for debugging, U is not in the guide. `advisor check-env` "
-        "says what a setting costs.",
+        f"All that a release of NCCL up to {format_version(NEWEST)} reads, from its sources. Of "
+        "releases newer than 2.30.7 it is what their library reads (`libnccl.so.2`): names and "
+        "defaults. Class S may stay in scripts, D is for debugging, U is not in the guide. "
+        "`advisor check-env` says what a setting costs.",
         "",
         "| variable | meaning | class | releases | default | read in |",
         "|---|---|---|---|---|---|",

@@ -1,11 +1,11 @@
 """Write advisor/model/nccl/env/variables.csv from a clone of NVIDIA/nccl: what each release reads.
 
-    python -m benchmarks.nccl_source.variables /path/to/nccl.git
+    python -m benchmarks.nccl_source.variables /path/to/nccl.git [2.32.3=/path/to/libnccl.so.2 ...]
 
 Every tag's src/ is searched for the ways in which NCCL reads its environment: NCCL_PARAM,
 DEFINE_NCCL_PARAM (2.30 on), ncclGetEnv and getenv. The class comes from the guide's two sections
-(docs/userguide/source/env.rst of the newest tag). Meanings are written by hand in the table itself
-and kept. Nothing is built or run.
+(docs/userguide/source/env.rst of the newest tag). Releases whose sources are not out are read from
+their library. Meanings are written by hand in the table itself and kept. Nothing is built or run.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from benchmarks.nccl_source.library import SOURCE, read_names
+
 TABLE = Path(__file__).parents[2] / "advisor/model/nccl/env/variables.csv"
 _GUIDE = "docs/userguide/source/env.rst"
 _HEADER = """\
 # Every variable NCCL reads, by release: written by python -m benchmarks.nccl_source.variables from
-# the release tags of NVIDIA/nccl; the meanings are ours and are kept when it is written anew.
+# the release tags of NVIDIA/nccl and, newer than those, from libraries (source: libnccl.so.2);
+# the meanings are ours and are kept when it is written anew.
 # type: integer (C's strtoll), flag (bool, 2.30 on), path (a path type) or text, as read last;
 # since, until: first and last release that reads it (empty: before 2.3.5, still);
 # class: the guide's S (system configuration), D (debugging), or U (not in the guide);
@@ -66,16 +69,22 @@ class _History:
     reads: list[_Read] = field(default_factory=list)
 
 
-def main(repository: Path) -> None:
-    """Write the table."""
+def main(repository: Path, libraries: dict[str, Path]) -> None:
+    """Write the table: the tags first, then ``libraries`` by release."""
     tags = releases(repository)
+    classes = _classes(_git(repository, "show", f"{tags[-1]}:{_GUIDE}"))
     history: dict[str, _History] = {}
     for tag in tags:
         for name, read in _read(repository, tag).items():
             entry = history.setdefault(name, _History())
             entry.releases.append(tag)
             entry.reads.append(read)
-    classes = _classes(_git(repository, "show", f"{tags[-1]}:{_GUIDE}"))
+    for release, library in libraries.items():
+        tags.append(f"v{release}-1")
+        for name, (is_integer, defaults) in read_names(library).items():
+            entry = history.setdefault(name, _History())
+            entry.releases.append(tags[-1])
+            entry.reads.append(_in_library(entry.reads, is_integer, defaults))
     meanings = _meanings()
     with TABLE.open("w", encoding="utf-8", newline="") as file:
         file.write(_HEADER)
@@ -145,6 +154,17 @@ def _read(repository: Path, tag: str) -> dict[str, _Read]:
     return found
 
 
+def _in_library(before: list[_Read], is_integer: bool, defaults: set[int | None]) -> _Read:
+    """How a library reads a variable that the releases in ``before`` read, the last one last."""
+    default = next(iter(defaults)) if len(defaults) == 1 else None
+    if not before:
+        return _Read("integer" if is_integer else "text", default, SOURCE)
+    last = before[-1]
+    # What is no plain number in the sources is of the machine or the build.
+    is_told = len(defaults) == 1 and (last.default is not None or last.source == SOURCE)
+    return _Read(last.kind, default if is_told else last.default, last.source)
+
+
 def without_comments(text: str) -> str:
     """A source of C or C++ without what is said beside it."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
@@ -211,4 +231,5 @@ def _git(repository: Path, *arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    named = (argument.partition("=") for argument in sys.argv[2:])
+    main(Path(sys.argv[1]), {release: Path(library) for release, _, library in named})

@@ -119,11 +119,19 @@ def test_unknown_names_get_a_suggestion() -> None:
 
 
 def test_a_name_that_a_newer_release_may_read_is_not_called_dead() -> None:
-    """GIVEN 2.32.3, whose variables are not in the table THEN no release up to it is spoken for."""
-    issue = only("NCCL_XYZZY", "1", "2.32.3")[0]
+    """GIVEN 2.39.1, whose variables are not in the table THEN no release up to it is spoken for."""
+    issue = only("NCCL_XYZZY", "1", "2.39.1")[0]
     assert (issue.severity, issue.effect) == ("info", "")
-    assert "2.32.3" in issue.why
-    assert only("NCCL_XYZZY", "1", "2.30.7")[0].effect == "dead"
+    assert "2.39.1" in issue.why
+    assert only("NCCL_XYZZY", "1", "2.32.3")[0].effect == "dead"
+
+
+def test_what_only_libraries_of_newer_releases_read_is_known() -> None:
+    """GIVEN releases of which no source is out THEN their names and defaults hold for them."""
+    assert "2.30.7 does not read" in titles(only("NCCL_IB_PKEY_VALUE", "0x8001", "2.30.7"))
+    assert only("NCCL_IB_PKEY_VALUE", "0x8001", "2.31.2") == []
+    assert "default anyway" in titles(only("NCCL_SYM_TMA_ENABLE", "1", "2.31.2"))
+    assert "newer NCCL releases" in titles(only("NCCL_MLOPART_RDMA_ENABLE", "1", "2.32.3"))
 
 
 def test_names_outside_their_releases_are_dead() -> None:

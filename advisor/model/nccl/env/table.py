@@ -1,7 +1,7 @@
 """The one table of NCCL's variables (variables.csv), and how NCCL reads a value.
 
-The table is written from NCCL's sources, release by release, by
-``python -m benchmarks.nccl_source.variables``.
+The table is written from NCCL's sources, release by release, and of releases whose sources are not
+out from their libraries, by ``python -m benchmarks.nccl_source.variables``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from advisor.model.nccl.version import NcclVersion, parse_version
 
 # The newest release whose variables were read.
-NEWEST: NcclVersion = (2, 30, 7)
+NEWEST: NcclVersion = (2, 32, 3)
 
 NUMBER = re.compile(r"\s*([-+]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 _LARGEST = 2**63 - 1
@@ -25,7 +25,8 @@ class Variable(NamedTuple):
     """One variable: how it is read, the releases that read it, its class and defaults.
 
     ``kind`` is integer, flag, path or text; ``category`` the guide's S (system configuration),
-    D (debugging) or U (not in the guide); ``source`` the file of NCCL that reads it.
+    D (debugging) or U (not in the guide); ``source`` the file of NCCL that reads it (libnccl.so.2:
+    its sources are not out, so that the guide's class is not known).
     """
 
     name: str

@@ -225,6 +225,19 @@ def test_five_findings_fit_on_the_first_screen(
     assert bottoms[rows - 1] <= height
 
 
+@pytest.mark.parametrize("name", ["many", "three", "link", "compared"])
+def test_every_row_says_where_on_a_telephone(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    browser.open(pages[name], width=390, height=844)
+    hidden = browser.evaluate(
+        "[...document.querySelectorAll('.findings .row .where > span')].filter(part => "
+        "part.textContent.trim() && part.closest('.row').clientHeight && "
+        "!part.getClientRects().length).map(part => part.textContent)"
+    )
+    assert hidden == []
+
+
 def test_three_recordings_make_no_longer_page_than_one(pages: dict[str, Path]) -> None:
     assert len(pages["three"].read_bytes()) < 210_000
 

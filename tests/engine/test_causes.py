@@ -212,6 +212,14 @@ def test_of_settings_that_may_give_as_much_the_cheaper_one_comes_first() -> None
     assert names(rank_findings([more, prefetch], RULES)) == [prefetch.rule, more.rule]
 
 
+def test_keeping_parameters_comes_before_replicas_that_may_give_as_much() -> None:
+    keep = gather("resharding-not-needed", 13_500_000, 9_900_000, 17_000_000)
+    replicas = gather("full-shard-across-nodes", 15_700_000, 9_300_000, 24_300_000)
+    assert names(rank_findings([replicas, keep], RULES)) == [keep.rule, replicas.rule]
+    more = gather("full-shard-across-nodes", 30_000_000, 20_000_000, 40_000_000)
+    assert names(rank_findings([keep, more], RULES)) == [more.rule, keep.rule]
+
+
 def test_a_setting_that_gives_more_comes_first_whatever_it_costs() -> None:
     keep = gather("resharding-not-needed", 134_600_000, 92_500_000, 176_700_000)
     prefetch = gather("prefetch-missing", 60_000_000, 36_000_000, 80_000_000)

@@ -13,6 +13,8 @@ from benchmarks.gpulab.job import Job
 
 SIZES = (0.05, 0.08, 0.15, 0.3, 0.5)
 PER_KIND = 3
+_AS_MUCH = 0.9
+"""Of a fault's cost: of flaws that differ by less the one that is easier to mend may come first."""
 _KINDS_FROM = (faults_hardware, faults_host, faults_script)  # importing them registers the kinds
 
 
@@ -62,7 +64,8 @@ class Case:
     @property
     def right(self) -> frozenset[str]:
         """The rules that may come first: the fault's, and those of what costs as much or more."""
-        return frozenset(self.rules) | {r for r, ns in self.gains.items() if ns >= self.gain_ns}
+        least_ns = _AS_MUCH * self.gain_ns
+        return frozenset(self.rules) | {r for r, ns in self.gains.items() if ns >= least_ns}
 
     @property
     def share(self) -> float:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from advisor.findings import Finding, FindingsReport, Table
+from advisor.messages import SUMMARY, say
 from advisor.report import humanise, summary
 from advisor.report.clean import one_line, printable
 from advisor.report.options import Options
@@ -32,11 +33,14 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             f"| # | severity | sure | {summary.per(report)} | finding | rule | where |",
             "|--:|---|---|---|---|---|---|",
         ]
-        for number, item in enumerate(report.findings, 1):
+        for number, item in summary.numbered(report)[: summary.SHOWN]:
             cells = [summary.sure(item), summary.per_step(item), summary.cause(item, report)]
             row = " | ".join(_escape(text) for text in [*cells, item.rule, summary.place(item)])
             lines.append(f"| {number} | {item.severity} | {row} |")
         lines.append("")
+        if (folded := len(report.findings) - summary.SHOWN) > 0:
+            words = say(SUMMARY, "more-findings", {"more": folded, "how": "below"})
+            lines += [_escape(words), ""]
         for number, finding in enumerate(report.findings, 1):
             lines += _details(number, finding, report)
     for text in summary.left_out(report):

@@ -28,6 +28,8 @@ from advisor.vocabulary.words import (
     unit_words,
 )
 
+SHOWN = 5
+"""Findings of a first view: the page's first screen, the terminal, the table of Markdown."""
 _ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
 _MOST_LEFT_OUT = 5
 _WORD = re.compile(r"\w+")
@@ -116,6 +118,16 @@ def of_verdict(report: FindingsReport) -> Finding | None:
     """The finding that the verdict is about."""
     about = report.verdict.finding
     return next((item for item in report.findings if about and item.id == about), None)
+
+
+def numbered(report: FindingsReport) -> list[tuple[int, Finding]]:
+    """The findings with their numbers; the verdict's own is among the first :data:`SHOWN`."""
+    found = [*enumerate(report.findings, 1)]
+    late = next((it for it in found[SHOWN:] if it[1].id == report.verdict.finding), None)
+    if late is not None:
+        found.remove(late)
+        found.insert(SHOWN - 1, late)
+    return found
 
 
 def state(report: FindingsReport) -> str:

@@ -87,13 +87,16 @@ def _labelled(
 
 def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
     """The rows of the page: severity, how sure, gain and cause, below it its rule and location."""
-    amounts = [summary.per_step(finding) for finding in report.findings]
+    rows = summary.numbered(report)
+    if not options.verbose:
+        rows = rows[: summary.SHOWN]
+    amounts = [summary.per_step(finding) for _, finding in rows]
     per = summary.per(report)
     width = max(len(per), *(len(amount) for amount in amounts))
     left = len(f" #  severity  sure   {'':{width}}  ")
     room = max(options.width - left, _LEAST_CAUSE)
     yield f" #  severity  sure   {per:<{width}}  finding"
-    for number, (finding, amount) in enumerate(zip(report.findings, amounts, strict=True), 1):
+    for (number, finding), amount in zip(rows, amounts, strict=True):
         severity = _style(f"{finding.severity:<8}", _ANSI[finding.severity], options)
         line = f"{number:>2}  {severity}  {summary.sure(finding):<5}  {amount:<{width}}  "
         # Folded, not cut: what stands last (a group, an operator) tells two findings apart.
@@ -102,6 +105,8 @@ def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
         first, *more = [*_wrap(summary.cause(finding, report), room), *_wrap(below, room)]
         yield f"{line}{first}".rstrip()
         yield from (" " * left + part for part in more)
+    if folded := len(report.findings) - len(rows):
+        yield " " * left + say(SUMMARY, "more-findings", {"more": folded, "how": "-v"})
 
 
 def _tail(report: FindingsReport, options: Options) -> Iterator[str]:

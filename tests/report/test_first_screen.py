@@ -14,7 +14,6 @@ import pytest
 from advisor.findings import Finding, FindingsReport, Severity, VerdictKind
 from advisor.messages import STATES, SUMMARY, say
 from advisor.report import render, summary
-from advisor.report.sections.findings import SHOWN
 from tests.report.support import MS, make_report
 
 PINS = Path(__file__).resolve().parents[2] / "benchmarks" / "pins"
@@ -78,7 +77,7 @@ def test_the_first_screen_answers_a_strangers_questions(name: str) -> None:
     if about is None:
         # How sure, and what to do: a command, or a finding to try.
         assert plain(STATES.get(verdict.kind.value, "")).split("{")[0] in plain(head)
-        tries = [item.fix[0] for item in report.findings[:SHOWN] if item.fix]
+        tries = [item.fix[0] for item in report.findings[: summary.SHOWN] if item.fix]
         said = [step for step in verdict.next_steps if holds(head, step)]
         said += [fix for fix in tries if holds(page["findings"], fix)]
         assert said or verdict.kind is VerdictKind.HEALTHY or not verdict.next_steps
@@ -136,7 +135,7 @@ def test_other_findings_are_folded_to_title_gain_and_first_fix(name: str) -> Non
     assert len(re.findall(r'<span class="number">', render(report, None, "html"))) == len(
         report.findings
     )
-    for number, finding in enumerate(report.findings[:SHOWN]):
+    for number, finding in enumerate(report.findings[: summary.SHOWN]):
         if finding.id in page:
             own = finding.run in (report.verdict.run, report.runs[0].run)
             steps = report.verdict.next_steps if own else ()

@@ -10,6 +10,7 @@ import pytest
 
 from advisor.errors import AdvisorError
 from advisor.findings import FindingsReport
+from advisor.messages import SUMMARY, say
 from advisor.report import FORMATS, render
 from tests.report.support import make_healthy_report, make_report
 
@@ -52,6 +53,25 @@ def test_text_has_one_line_per_finding_worst_first() -> None:
     below = [lines[lines.index(line) + 1 :] for line in numbered]
     for finding, after in zip(make_report().findings, below, strict=True):
         assert any(line.split()[:1] == [finding.rule] for line in after[:2])
+
+
+def test_a_first_view_holds_five_findings_and_the_verdict_s_own() -> None:
+    """GIVEN a verdict on the last of seven THEN every view has it as the fifth, and two more."""
+    report = make_report()
+    several = [report.findings[0].model_copy(update={"id": f"{n}"}) for n in range(1, 8)]
+    verdict = report.verdict.model_copy(update={"finding": "7"})
+    report = report.model_copy(update={"findings": several, "verdict": verdict})
+    text = render(report, None, "text")
+    of_text = [line[:2] for line in text.splitlines() if line[4:12] == "critical"]
+    assert of_text == [" 1", " 2", " 3", " 4", " 7"]
+    assert say(SUMMARY, "more-findings", {"more": 2, "how": "-v"}) in text
+    of_markdown = re.findall(r"^\| (\d) \| critical", render(report, None, "markdown"), re.M)
+    assert of_markdown == ["1", "2", "3", "4", "7"]
+    before, after = render(report, None, "html").split("<summary>2 more</summary>")
+    assert before.count('<span class="number">') == 5
+    assert after.count('<span class="number">') == 2
+    whole = render(report, None, "text", verbose=True)
+    assert len(re.findall(r"^ \d  critical ", whole, re.MULTILINE)) == 7
 
 
 def test_text_is_plain_unless_colour_is_asked_for() -> None:

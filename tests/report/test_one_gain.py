@@ -17,7 +17,6 @@ from advisor.findings import FindingsReport
 from advisor.messages import WHATIF, say
 from advisor.report import summary
 from advisor.report.replayed import replayed
-from advisor.report.sections.findings import SHOWN
 from advisor.vocabulary.words import estimate
 from tests.report.support import RUN, make_store
 from tests.support.marks import long
@@ -135,7 +134,7 @@ def test_a_comparison_has_the_findings_gain_and_their_step_and_waiting(
     (document,) = tmp_path.glob("*.json")
     other = json.loads(document.read_text("utf-8"))["runs"][1]
     assert other["step_ns"] == report.verdict.values["step_ns"]
-    for item in report.findings[:SHOWN]:
+    for item in report.findings[: summary.SHOWN]:
         if item.savings_ns:
             assert summary.per_step(item) in page.replace("\N{NO-BREAK SPACE}", " "), item.id
     late = [item for item in report.findings if item.rule == "straggler-rank"]

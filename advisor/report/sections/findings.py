@@ -16,8 +16,6 @@ from advisor.report.sections.section import slug
 from advisor.store.store import Store
 from advisor.vocabulary.words import lower_first
 
-SHOWN = 5
-"""Rows of the first screen; further ones are folded."""
 _MAX_ROWS = 40
 _LEAST_MARKS = 100  # of a timeline: fewer show no call by itself
 # Ids of the page itself, which a finding must not take.
@@ -63,7 +61,7 @@ class FindingView:
 def views(
     report: FindingsReport, store: Store | None, listed: Sequence[str] = ()
 ) -> list[FindingView]:
-    """Every finding; the verdict's own is among the first :data:`SHOWN`.
+    """Every finding, in the order of every view.
 
     ``listed``: the steps under the verdict, which stand once on the page.
 
@@ -96,11 +94,7 @@ def views(
             view = _without(view, [*like.finding.fix, lower_first(like.finding.verify)], above)
         found.append(replace(view, sql="" if finding.rule in asked else finding.evidence.sql))
         asked = asked | {finding.rule}
-    late = next((view for view in found[SHOWN:] if view.is_main), None)
-    if late is not None:
-        found.remove(late)
-        found.insert(SHOWN - 1, late)
-    return found
+    return [found[number - 1] for number, _ in summary.numbered(report)]
 
 
 def _with_pictures(report: FindingsReport) -> list[int]:
@@ -113,7 +107,7 @@ def _with_pictures(report: FindingsReport) -> list[int]:
     drawn: dict[object, int] = {}
     for number, finding in numbered:
         window = finding.evidence.window
-        if window is not None and (several or number <= SHOWN or finding.id == about):
+        if window is not None and (several or number <= summary.SHOWN or finding.id == about):
             moment = (window.start_ns, window.end_ns, window.culprit_rank)
             drawn.setdefault(finding.run if several else moment, number)
     return [*drawn.values()]

@@ -142,17 +142,20 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
 
 
 def rest_of(bar: StepBar, step_ns: float) -> str:
-    """What of the gain the outline does not hold; '' where it holds all that a reader sees."""
-    span = bar.could_go()
-    if span is None or bar.gain is None:
+    """What of the gain its kinds of time do not hold; '' where they hold all that a reader sees."""
+    if bar.gain is None:
         return ""
-    outlined, middle = span[1] - span[0], bar.outlined()
-    if middle <= (1 + _SEEN) * outlined:
+    _, known, high = bar.gain
+    # Where nothing inside the interval is known, all of it is hatched.
+    marked = high if known is None else known
+    span = replace(bar, gain=(marked, marked, marked)).could_go()
+    if span is None or marked <= (1 + _SEEN) * (span[1] - span[0]):
         return ""
     drawn = [kind for kind in KINDS if bar.shares.get(kind, 0.0) > 0]
     own = [kind for of in bar.kinds for kind in drawn if is_of(kind, (of,))]
     parts = " and ".join(dict.fromkeys(KINDS[kind.partition("-")[0]] for kind in own))
-    values = {"outlined_ns": outlined * step_ns, "gain_ns": middle * step_ns, "kinds": parts}
+    values = {"outlined_ns": (span[1] - span[0]) * step_ns, "gain_ns": marked * step_ns,
+              "kinds": parts, "only_between": known is None}  # fmt: skip
     return say(SUMMARY, "rest", values)
 
 

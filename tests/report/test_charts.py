@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 from hypothesis import given
@@ -157,6 +158,9 @@ def test_what_of_a_gain_is_not_outlined_is_said() -> None:
     assert not rest_of(StepBar(shares, ["wait"], (0.05, 0.1, 0.2)), 200e6)
     assert not rest_of(StepBar(shares, ["wait", "idle"], (0.05, 0.25, 0.3)), 200e6)
     assert not rest_of(StepBar(shares), 200e6)
+    # Of an interval alone all is marked, up to its high end.
+    assert "Up to 20 ms of it" in rest_of(StepBar(shares, ["wait"], (0.05, None, 0.3)), 200e6)
+    assert not rest_of(StepBar(shares, ["wait"], (0.05, None, 0.1)), 200e6)
 
 
 def test_a_gain_that_may_be_nothing_is_not_filled() -> None:
@@ -321,16 +325,17 @@ def _rank(rank: int, **parts: float) -> Parts:
     ],
 )
 def test_the_title_over_the_ranks_names_what_takes_most(by_rank: list[Parts], title: str) -> None:
-    assert steps._title(by_rank, "per step").startswith(title)
+    assert steps._title(by_rank, steps._subject(by_rank), "per step").startswith(title)
 
 
 def test_of_many_ranks_the_culprit_best_median_and_worst_are_drawn() -> None:
-    bars = steps._four([_rank(rank, wait=rank) for rank in range(64)], [5])
+    bars = steps._four([_rank(rank, wait=rank) for rank in range(64)], [5], "wait")
     assert [bar.label for bar in bars] == ["culprit 5", "best 0", "median 32", "worst 63"]
-    host = steps._four([_rank(rank, wait=rank) for rank in range(64)], list(range(8, 16)))
+    of_host = list(range(8, 16))
+    host = steps._four([_rank(rank, wait=rank) for rank in range(64)], of_host, "wait")
     assert [bar.label for bar in host] == ["culprit 8", "best 0", "median 32", "worst 63"]
     # The late rank is the one that waits least itself: best is the next.
-    first = steps._four([_rank(rank, wait=rank) for rank in range(64)], [0])
+    first = steps._four([_rank(rank, wait=rank) for rank in range(64)], [0], "wait")
     assert [bar.label for bar in first] == ["culprit 0", "best 1", "median 32", "worst 63"]
 
 
@@ -388,8 +393,26 @@ def test_the_title_names_the_ranks_that_the_bars_show() -> None:
         Parts(of, whole, {**dict.fromkeys(MEASURED, 0.0), "transfer": ns, "compute": whole - ns})
         for of, whole, ns in measured
     ]
-    bars = steps._four(ranks, ())
+    bars = steps._four(ranks, (), steps._subject(ranks))
     assert (bars[0].label, bars[-1].label) == ("best 2", "worst 0")
-    title = steps._title(ranks, "per step")
+    title = steps._title(ranks, steps._subject(ranks), "per step")
     assert "(rank 2)" in title
     assert "(rank 0)" in title
+
+
+def test_a_title_on_waiting_names_the_ranks_of_its_bars() -> None:
+    """GIVEN ranks that wait least and are exposed most THEN bars are chosen by what they wait."""
+    ranks = [
+        Parts(
+            of,
+            100e6,
+            {**dict.fromkeys(MEASURED, 0.0), "wait": of * 1e6, "transfer": 90e6 - of * 2e6},
+        )
+        for of in range(12)
+    ]
+    ranks[7] = Parts(7, 100e6, {**dict.fromkeys(MEASURED, 0.0), "wait": 60e6})
+    subject = steps._subject(ranks)
+    labels = [bar.label for bar in steps._four(ranks, [3], subject)]
+    assert (subject, labels) == ("wait", ["culprit 3", "best 0", "median 6", "worst 7"])
+    title = steps._title(ranks, subject, "per step")
+    assert {"rank 0", "rank 7"} == {*re.findall(r"rank \d+", title.lower())}

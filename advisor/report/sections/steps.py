@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from advisor.messages import on_page
@@ -58,30 +58,37 @@ def build(
 
 
 def _ranks(ranks: list[Parts], suffix: str, culprits: Sequence[int], per_step: str) -> Figure:
+    subject = _subject(ranks)
     bars = [Bar(f"rank {row.of}", row.ns, emphasis=row.of in culprits) for row in ranks]
     if len(ranks) > MOST_RANKS:
-        bars = _four(ranks, culprits)
+        bars = _four(ranks, culprits, subject)
     return Figure(
         id=f"ranks{suffix}",
-        title=_title(ranks, per_step),
+        title=_title(ranks, subject, per_step),
         description=on_page("bars-of-ranks", per_step=per_step),
         drawing=StackedBars(bars, f"ms {per_step}"),
         legend=legend_for(_kinds(ranks)),
         table=_table("rank", [(f"{row.of}", row) for row in ranks]),
         note=on_page(
-            "note-of-bars", steps=ranks[0].steps, shown=len(bars) < len(ranks), ranks=len(ranks)
+            "note-of-bars",
+            steps=ranks[0].steps,
+            shown=len(bars) < len(ranks),
+            ranks=len(ranks),
+            subject=subject,
         ),
     )
 
 
-def _four(ranks: list[Parts], culprits: Sequence[int]) -> list[Bar]:
-    """The culprit, and the least, middle and most exposed of the other ranks.
+def _four(ranks: list[Parts], culprits: Sequence[int], subject: str) -> list[Bar]:
+    """The culprit, and of the other ranks those with least, middle and most of ``subject``: the
+    title names no others.
 
     Of a host's ranks it is the one that waits least: for it all others do.
     """
-    ordered = sorted(ranks, key=lambda row: (row.exposed_ns, row.of))
-    blamed = [row for row in ordered if row.of in culprits][:1]
-    others = [row for row in ordered if row not in blamed]
+    blamed = sorted((row for row in ranks if row.of in culprits),
+                    key=lambda row: (row.exposed_ns, row.of))[:1]  # fmt: skip
+    others = sorted((row for row in ranks if row not in blamed),
+                    key=lambda row: (_SUBJECTS[subject](row), row.of))  # fmt: skip
     picked = zip(
         ("best", "median", "worst"), (others[0], others[len(others) // 2], others[-1]), strict=True
     )
@@ -89,20 +96,27 @@ def _four(ranks: list[Parts], culprits: Sequence[int]) -> list[Bar]:
     return bars + [Bar(f"{name} {row.of}", row.ns) for name, row in picked]
 
 
-def _title(ranks: list[Parts], per_step: str) -> str:
-    """What takes most of the steps beside compute, and how it differs between ranks."""
-    waits = sorted((row.ns["wait"], row.of) for row in ranks)
-    exposed, idle, copies = _exposed(ranks), _idle(ranks), _copies(ranks)
-    if copies.most > max(exposed.most, idle.most, _LITTLE):
-        return on_page("copies-take", range=copies.range(per_step))
-    if max(exposed.most, idle.most) < _LITTLE:
+def _subject(ranks: Sequence[Parts]) -> str:
+    """What takes most of the steps beside compute, of :data:`_SUBJECTS`."""
+    most = {name: max(ns(row) / row.window_ns for row in ranks) for name, ns in _SUBJECTS.items()}
+    if most["memory"] > max(most["exposed"], most["idle"], _LITTLE):
+        return "memory"
+    if most["idle"] > max(most["exposed"], _LITTLE):
+        return "idle"
+    waits = [row.ns["wait"] for row in ranks]
+    differ = max(waits) > 0.5 * max(row.exposed_ns for row in ranks)
+    return "wait" if differ and min(waits) < 0.6 * max(waits) else "exposed"
+
+
+def _title(ranks: Sequence[Parts], subject: str, per_step: str) -> str:
+    """What takes most of the steps, and how it differs between ranks."""
+    found = _OfRanks(ranks, _SUBJECTS[subject])
+    little = max((row.exposed_ns / row.window_ns for row in ranks), default=0.0) < _LITTLE
+    if subject in ("wait", "exposed") and little:
         return on_page("all-compute")
-    if idle.most > exposed.most:
-        return on_page("device-idles", range=idle.range(per_step))
-    least, most = waits[0], waits[-1]
-    if most[0] > 0.5 * max(row.exposed_ns for row in ranks) and least[0] < 0.6 * most[0]:
-        return on_page("waits-differ", most=most, least=least, per_step=per_step)
-    return on_page("exposed-takes", range=exposed.range(per_step))
+    if subject == "wait":
+        return on_page("waits-differ", most=found.ns[-1], least=found.ns[0], per_step=per_step)
+    return on_page(f"{subject}-takes", range=found.range(per_step))
 
 
 class _OfRanks:
@@ -121,18 +135,12 @@ class _OfRanks:
         return on_page("range-of-ranks", low=self.ns[0], high=self.ns[-1], per_step=per_step)
 
 
-def _exposed(ranks: Sequence[Parts]) -> _OfRanks:
-    return _OfRanks(ranks, lambda row: row.exposed_ns)
-
-
-def _idle(ranks: Sequence[Parts]) -> _OfRanks:
-    return _OfRanks(
-        ranks, lambda row: sum(ns for kind, ns in row.ns.items() if kind.startswith("idle"))
-    )
-
-
-def _copies(ranks: Sequence[Parts]) -> _OfRanks:
-    return _OfRanks(ranks, lambda row: row.ns.get("memory", 0.0))
+_SUBJECTS: Mapping[str, Callable[[Parts], float]] = {
+    "exposed": lambda row: row.exposed_ns,
+    "wait": lambda row: row.ns["wait"],
+    "idle": lambda row: sum(ns for kind, ns in row.ns.items() if kind.startswith("idle")),
+    "memory": lambda row: row.ns.get("memory", 0.0),
+}
 
 
 def _steps(store: Store, run: str, suffix: str) -> Figure | None:

@@ -66,8 +66,9 @@ class StepBar:
         low, middle, _ = self.gain
         return low if middle is None else middle
 
-    def could_go(self) -> tuple[float, float] | None:
-        """From where to where the gain lies: in the first of the kinds, then in those beside it.
+    def could_go(self, part: float | None = None) -> tuple[float, float] | None:
+        """From where to where :meth:`outlined`, or another ``part`` of the step lies: in the first
+        of the kinds, then in those beside it.
 
         Shorter than the gain where these kinds are; None without any of them or without a gain.
         """
@@ -82,7 +83,7 @@ class StepBar:
         most = next((span for kind, span in ends.items() if is_of(kind, first)), None)
         if most is None or self.gain is None:
             return None
-        gain = min(self.outlined(), position)
+        gain = min(self.outlined() if part is None else part, position)
         start, end = most
         for left, right in own:
             end = right if left == end else end

@@ -148,7 +148,7 @@ def rest_of(bar: StepBar, step_ns: float) -> str:
     _, known, high = bar.gain
     # Where nothing inside the interval is known, all of it is hatched.
     marked = high if known is None else known
-    span = replace(bar, gain=(marked, marked, marked)).could_go()
+    span = bar.could_go(marked)
     if span is None or marked <= (1 + _SEEN) * (span[1] - span[0]):
         return ""
     drawn = [kind for kind in KINDS if bar.shares.get(kind, 0.0) > 0]

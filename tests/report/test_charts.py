@@ -147,6 +147,15 @@ def test_the_outline_covers_nothing_but_the_kinds_that_would_go(
     assert (mark.x, mark.x + mark.width) == pytest.approx((start, end))
 
 
+def test_an_uncertain_gain_is_hatched_in_the_kinds_that_would_go() -> None:
+    """GIVEN more than one kind holds THEN the mark goes on in the next, not in compute."""
+    shares = {"compute": 0.7, "wait": 0.17, "transfer": 0.13}
+    scene = draw(StepBar(shares, ["wait", "transfer"], (0.03, None, 0.22), "mark"))
+    marks = [m for m in scene.marks if isinstance(m, Rect) and m.kind.endswith("go-bar")]
+    ends = [(round(m.x), round(m.x + m.width)) for m in marks]
+    assert ends == [(70, 84), (87, 92), (84, 87)]
+
+
 def test_what_of_a_gain_is_not_outlined_is_said() -> None:
     """Ranks that hold each other up in turn wait for less than their steps would be shorter."""
     shares = {"compute": 0.6, "wait": 0.1, "idle": 0.3}

@@ -83,8 +83,11 @@ def step_bar(spec: StepBar) -> Scene:
                                 spec.rest or spec.mark))  # fmt: skip
     y, left = _STEP + 6, scale(max(end - known, 0))
     if spec.gain[1] is None:
-        most = scale(max(end - spec.gain[2], 0))
-        scene.marks.append(Rect(most, y - 2, left - most, 5, "may-go-bar"))
+        _, last = spec.could_go(spec.gain[2]) or (0.0, end)
+        most = scale(max(last - spec.gain[2], 0))
+        for x, until in ((most, left), (right, scale(last))):
+            if until > x:
+                scene.marks.append(Rect(x, y - 2, until - x, 5, "may-go-bar"))
     scene.marks.append(Rect(left, y - 2, max(right - left, 0.3), 5, "could-go-bar"))
     # On a narrow page the label takes three quarters of the width.
     x, anchor = (max(right, 75), "end") if right > 50 else (min(left, 25), "start")

@@ -13,6 +13,7 @@ import pytest
 from advisor import messages
 from advisor.engine.catalogue import load_catalogue
 from advisor.engine.fragments import templates
+from advisor.findings import VerdictKind
 from advisor.vocabulary import placeholders
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -142,6 +143,22 @@ def test_pages_are_short_and_plain(path: Path) -> None:
         assert not long_sentences(text)
         # The style sheet names them.
         assert path.name == "style.md" or not BANNED.search(text), text
+
+
+def test_each_example_of_the_style_sheet_is_said_by_the_program() -> None:
+    """Names, numbers and plurals aside, one rule or one text of the catalogue has its words."""
+    page = (ROOT / "docs" / "style.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^\| (?!before|-)(.+) \| (.+) \|$", page, re.MULTILINE)
+    texts: dict[str, str] = dict(catalogue())
+    for code, text in rule_texts():
+        rule = code.partition(".")[0]
+        texts[rule] = f"{texts.get(rule, '')} {text}"
+    texts["kinds"] = " ".join(VerdictKind)
+    said = [set(re.findall("[a-z]{2,}[a-rt-z]", text.lower())) for text in texts.values()]
+    assert len(examples) == 12
+    for _, now in examples:
+        words = set(re.findall("[a-z]{2,}[a-rt-z]", re.sub("`.*?`", "", now.lower())))
+        assert any(words <= one for one in said), now
 
 
 def test_the_lint_finds_what_it_is_for() -> None:

@@ -68,19 +68,15 @@ def command(
     chosen = () if healthy else inject or (DEFAULT_FAULT,)
     faults = parse_faults(chosen, {"the demo": workload})
     click.echo(f"Profiling a tiny GPT-2 under DDP on {nproc} processes (gloo, CPU) ...", err=True)
-    injected = ", ".join(chosen) or "none"
-    click.echo(f"Injected fault: {injected}", err=True)
-    if busy := busy_machine():
-        click.echo(busy, err=True)
+    busy = busy_machine()
     run_one(workload, run_folder, How(faults=faults, force=True, quiet=True))
     click.echo("Diagnosing the traces ...", err=True)
     with api.load(
         run_folder, store=output / "run.duckdb", force=True, command="advisor demo"
     ) as run:
-        if not sys.stdout.isatty():  # where what was said above does not stand
-            click.echo(f"Injected fault: {injected}")
-            if busy:
-                click.echo(busy)
+        click.echo(f"Injected fault: {', '.join(chosen) or 'none'}")
+        if busy:
+            click.echo(busy)
         show(run.render("text", color=use_color(color)))
         page = Output("html", output / "report.html")
         page.write(run.render("html", injected=", ".join(chosen)))

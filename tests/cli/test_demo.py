@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from advisor.cli import demo
+from advisor.cli import _profile_run, demo
 from advisor.config.paths import shipped
 from advisor.config.workload import load_workload
 
@@ -29,3 +33,22 @@ def test_a_busy_machine_is_said_before_its_waiting_is_found(
     monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert bool(demo.busy_machine()) == is_said
+
+
+@pytest.mark.slow
+def test_the_fault_and_a_busy_machine_are_said_once_above_the_verdict(
+    fixtures_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def recorded(workload: object, folder: Path, how: Any) -> None:
+        shutil.copytree(fixtures_dir / "gpt2-tiny-ddp-2-slow-rank", folder)
+
+    monkeypatch.setattr(_profile_run, "run_one", recorded)
+    monkeypatch.setattr(demo, "busy_machine", lambda: "busy")
+    done = CliRunner().invoke(demo.command, ["-o", str(tmp_path / "demo")])
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()  # both streams, as a terminal shows them
+    faults = [number for number, line in enumerate(lines) if demo.DEFAULT_FAULT in line]
+    assert len(faults) == 1
+    assert lines[faults[0] + 1] == "busy"
+    assert lines[faults[0] + 2].startswith("VERDICT")
+    assert lines.count("busy") == 1

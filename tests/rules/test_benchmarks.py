@@ -216,6 +216,17 @@ def test_wrong_results_make_the_verdict(tmp_path: Path) -> None:
         assert run.report.verdict.severity.value == "critical"
 
 
+@pytest.mark.parametrize(("gbps", "is_share"), [(400, True), (500, False)])
+def test_a_figure_above_the_data_sheet_is_no_share_of_it(
+    tmp_path: Path, gbps: int, is_share: bool
+) -> None:
+    """GIVEN NVLink SHARP, which counts twice what a link carries THEN 480 is no part of 450."""
+    (tmp_path / "t.log").write_text(printed(of(gbps, hosts=1)))
+    with advisor.load(tmp_path / "t.log") as run:
+        title = run.report.verdict.title
+    assert ("of 450 GB/s" in title, "%" in title) == (is_share, is_share)
+
+
 def test_a_shared_report_names_no_host_of_a_benchmark(tmp_path: Path) -> None:
     text = printed(of(58, device="NVIDIA H200")).replace("on host", "on gpu-node-")
     (tmp_path / "t.log").write_text(text)

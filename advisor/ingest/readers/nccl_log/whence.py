@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_HOST = r"([A-Za-z0-9](?:[\w.\-]{0,252}\w)?)"
+_NOT_ANY = r"(?!0\.0\.0\.0\b|127\.\d)"  # addresses that every host has
+_HOST = rf"{_NOT_ANY}([A-Za-z0-9](?:[\w.\-]{{0,252}}\w)?)"
 _NUMBERED = (
+    rf"{_NOT_ANY}"
     r"([A-Za-z][\w\-]{0,62}\d[\w\-]{0,62}(?:\.[a-z][\w\-]{1,62}){0,5}|\d{1,3}(?:\.\d{1,3}){3})\b"
 )
 # torch's own mark, mpirun's and horovodrun's, a worker of vLLM's.
@@ -20,7 +22,7 @@ _RANK = re.compile(
 )
 # What launchers put before a line: Ray's address, kubectl's pod, pdsh's host.
 _BEFORE = (
-    re.compile(r"\(.{0,80}\bip=\[?([\w.\-:]{1,80})\]?\)"),
+    re.compile(rf"\(.{{0,80}}\bip=\[?{_NOT_ANY}([\w.\-:]{{1,80}})\]?\)"),
     re.compile(rf"\[pod/{_HOST}/"),
     # A failed assertion begins with the program's name.
     re.compile(
@@ -64,7 +66,8 @@ _IN_TEXT = (
     re.compile(rf"\b(?:[Hh]ost(?:name)?|[Nn]ode(?:name)?)\s?[=:]\s?['\"]?{_NUMBERED}"),
     re.compile(rf"\b[Ww]orker['\"]? (?:at )?['\"<]?(?:tcp|ucx|tls|grpc)://{_HOST}:\d"),
     re.compile(
-        r"\b(?:node_ip|node IP|[Ii][Pp](?: address)?)\s?[=:]\s?['\"]?(\d{1,3}(?:\.\d{1,3}){3})\b"
+        rf"\b(?:node_ip|node IP|[Ii][Pp](?: address)?)\s?[=:]\s?['\"]?{_NOT_ANY}"
+        r"(\d{1,3}(?:\.\d{1,3}){3})\b"
     ),
     re.compile(rf"\b[Pp]od[:/ ] ?['\"]?(?:[\w\-]{{1,60}}[/.])?{_NUMBERED}"),
 )

@@ -54,6 +54,13 @@ def test_each_rank_another_call_is_matched_wrongly_without_a_look_at_the_times()
     assert wrong(found)
 
 
+def test_calls_lost_in_every_step_are_matched_by_their_times_as_well() -> None:
+    calls = recorded({0: {1, 11, 21, 31}, 1: {0, 10, 20, 30}}, {})
+    offsets = dict.fromkeys(RANKS, 0)
+    assert torn(match(calls, GROUPS, stepped=True).columns, offsets)
+    assert wrong(match(calls, GROUPS, stepped=True, offsets=offsets, strict=True)) == 0
+
+
 def test_clocks_that_are_not_known_tear_nothing() -> None:
     found = match(recorded({}, {1: 200}), GROUPS, stepped=True)
     assert wrong(found) == 0

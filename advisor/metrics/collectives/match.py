@@ -16,9 +16,7 @@ from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group
 from advisor.vocabulary.operations import SYNCHRONISING
 
-# Where more of the calls, or calls of more of the steps, are apart, the clocks are not known.
-_MOST_APART = 0.25
-_MOST_STEPS = 1 / 3
+_MOST_APART = 0.25  # of the calls: where more are, the clocks are not known
 
 
 @dataclass
@@ -75,18 +73,14 @@ def match(
 def torn(columns: Iterable[Mapping[int, Call]], offsets: Mapping[int, int]) -> bool:
     """Whether a few calls ended on one rank before they began on another, by clocks that are right
     for most: each rank lost another one of several calls that are alike."""
-    calls: Counter[int | None] = Counter()
-    apart: Counter[int | None] = Counter()
+    calls = apart = 0
     for column in columns:
-        first = next(iter(column.values()))
-        if len(column) > 1 and first.op in SYNCHRONISING:
-            calls[first.step] += 1
+        if len(column) > 1 and next(iter(column.values())).op in SYNCHRONISING:
+            calls += 1
             begun = max(call.start + offsets.get(rank, 0) for rank, call in column.items())
             over = min(call.end + offsets.get(rank, 0) for rank, call in column.items())
-            if begun > over + APART_NS:
-                apart[first.step] += 1
-    few = len(apart) <= _MOST_STEPS * len(calls)
-    return few and 0 < apart.total() <= _MOST_APART * calls.total()
+            apart += begun > over + APART_NS
+    return 0 < apart <= _MOST_APART * calls
 
 
 def from_matched(matched: Matched, ranks: Iterable[int]) -> None:

@@ -254,3 +254,14 @@ def test_steps_of_a_device_without_launches_are_told_by_time() -> None:
         (1, True, 100_000, 70_000),
         (2, True, 70_000, 70_000),
     ]
+
+
+def test_a_device_far_behind_its_host_shows_no_whole_step_without_launches() -> None:
+    marks = [host(f"ProfilerStep#{n}", 10 * n, 10 * n + 9) for n in range(3)]
+    kernels = [kernel("gemm", 100 * n + 10, 100 * n + 80, link=n + 1) for n in range(3)]
+    store = store_of(
+        {0: {"traceEvents": [*({**one, "cat": "user_annotation"} for one in marks), *kernels]}}
+    )
+    derive(store)
+    complete = store.con.execute("SELECT step, complete FROM step ORDER BY step").fetchall()
+    assert complete == [(0, False), (1, False), (2, False)]

@@ -157,13 +157,20 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
     the host's span or the longest other step: where the host runs ahead, what is queued behind it
     drains at the end of the recording and is no part of a usual step. So does one whose next step
     has no mark: up to the mark after that it would be two steps, and its rank one that pauses. A
-    step alone is its host's whole span: nothing else says when its time begins and ends.
+    step alone is its host's whole span: nothing else says when its time begins and ends. Without
+    launches, a device that works for over a step after its host's last one shows none whole.
     """
     if not line.on_device or not steps:
         return Steps(tuple(steps))
     launched = line.launch != MISSING
     asked = line.launch
     if not launched.any():  # the trace has no launches: a device event belongs to its time
+        behind, longest = (
+            int(line.end.max(initial=0)) - steps[-1].end,
+            max(s.end - s.start for s in steps),
+        )
+        if behind > longest:  # unless the device does a step when its host does another
+            return Steps(tuple(_moved(s, s.start, s.end, complete=False) for s in steps))
         launched, asked = np.ones(len(line), dtype=bool), line.start
     order = np.flatnonzero(launched)
     order = order[asked[order].argsort()]

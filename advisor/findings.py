@@ -182,6 +182,9 @@ class Finding(_Model):
     ranks: list[int] = []
     hosts: list[str] = []
     links: list[str] = Field(default=[], description="'host a -> host b' or '2 -> 3'")
+    one_of: bool = Field(
+        default=False, description="one of these ranks, hosts or links is meant, which is open"
+    )
     process_group: str | None = None
     where: str = Field(default="", description="short place for tables, e.g. 'rank 2', 'dp group'")
     savings_ns: int | None = Field(default=None, description="recoverable time per step")

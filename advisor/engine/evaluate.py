@@ -169,6 +169,7 @@ def _finding(
         ranks=ranks,
         hosts=hosts,
         links=[link for link in _named(row, "links") if isinstance(link, str)],
+        one_of=row.get("one_of") is True,
         process_group=row.get("process_group"),
         where=where,
         savings_ns=numbers["savings_ns"],

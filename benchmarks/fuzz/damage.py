@@ -43,9 +43,11 @@ class Said:
     first: str
     """Rule of the verdict's finding; '' where that is but a hint, or nothing is found."""
     listed: frozenset[str]
-    """Rules of the sure findings and of those merged under them."""
+    """Rules of the sure findings, of those merged under them, and that are known to be right."""
     hinted: Accused
     """Accusations of all findings, hints too."""
+    open: tuple[Accused, ...] = ()
+    """Of sure findings that leave open which of these they mean: their accusations."""
 
 
 def said(place: Path) -> Said | None:
@@ -67,6 +69,7 @@ def said(place: Path) -> Said | None:
             rule for one in sure for rule in (one.rule, *(effect.rule for effect in one.merged))
         ),
         frozenset(_accusations(report, report.findings)),
+        tuple(frozenset(_accusations(report, [one])) for one in sure if one.one_of),
     )
 
 
@@ -91,7 +94,7 @@ def of_the_whole(name: str, lab: Path | None = None) -> tuple[Recording, Said]:
         recording.write(recording.parts, Path(folder))
         whole = said(Path(folder))
     assert whole is not None, name
-    return recording, whole
+    return recording, replace(whole, listed=whole.listed | recording.causes)
 
 
 def damaged(recording: Recording, place: Path, seed: int, number: int) -> str:
@@ -150,7 +153,9 @@ def _judged(whole: Said, damage: Callable[[Path], str]) -> Result:
     if after is None:
         return Result("refused", done)
     new = tuple(sorted(after.sure - whole.sure))
-    if any(one not in {*whole.named, ""} for _, one in new):
+    # Who is one of several is not accused, where he whom the whole accuses is among them.
+    open_to = frozenset().union(*(several for several in after.open if several & whole.sure))
+    if any(one not in {*whole.named, ""} for _, one in {*new} - open_to):
         return Result(NEW_ACCUSATION, done, new, after.first)
     firsts = {pair for pair in after.sure if pair[0] == after.first}
     if not (after.first in {*whole.listed, ""} or firsts <= whole.hinted):

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from advisor.ingest.readers.flight_recorder.unpickle import unpickle
 from benchmarks.fuzz import labelled
+from benchmarks.gpulab.make import CASE_FILE
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "fixtures"
@@ -34,6 +35,8 @@ class Recording:
     """Whether each rank is a file, of the part's name."""
     ranks: Mapping[str, int] = field(default_factory=dict)
     """Rank of a part, where its file says it."""
+    causes: frozenset[str] = frozenset()
+    """The rules that say what was done to the job, where it was simulated."""
 
     def called(self, part: str) -> str:
         """A part in words: its rank where that is known."""
@@ -69,7 +72,11 @@ def traces(folder: Path, name: str = "") -> Recording:
     parts = {name: trace["traceEvents"] for name, trace in whole.items()}
     ranks = {name: int(trace["distributedInfo"]["rank"]) for name, trace in whole.items()
              if "distributedInfo" in trace}  # fmt: skip
-    return Recording(name or f"trace/{folder.name}", parts, write, one_file_each=True, ranks=ranks)
+    truth = folder.parent / CASE_FILE
+    causes = frozenset(_json(truth)["rules"] if truth.exists() else ())
+    return Recording(
+        name or f"trace/{folder.name}", parts, write, one_file_each=True, ranks=ranks, causes=causes
+    )
 
 
 def op_table(file: Path) -> Recording:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from advisor.metrics.collectives.groups import RankInfo
+from advisor.metrics.links.cost import Culprit
 from advisor.metrics.links.locations import Location
 from advisor.metrics.links.named import Name, culprit_of
 
@@ -36,14 +37,26 @@ def test_the_host_that_is_slow_with_or_without_its_neighbour_is_named() -> None:
     assert named(home, of_two, distant)[0] == "candidates"
 
 
+def test_one_of_several_links_of_a_host_leaves_open_which() -> None:
+    """GIVEN the NVLink of rank 0 or that of 2 THEN both stay open; of one rank none does."""
+    home = dict.fromkeys(range(4), "a")
+    of = [Location("nvlink", inside=True, ranks=(rank,)) for rank in (0, 2)]
+    assert _culprit(home, *of).candidates == (0, 2)
+    assert _culprit(home, of[1]).candidates == ()
+
+
 def named(home: dict[int, str], *locations: Location) -> tuple[str, int, int | None]:
+    culprit = _culprit(home, *locations)
+    return culprit.kind, culprit.src, culprit.dst
+
+
+def _culprit(home: dict[int, str], *locations: Location) -> Culprit:
     infos = {rank: RankInfo(rank, host, 0, len(home), True, {}) for rank, host in home.items()}
     found: Any = SimpleNamespace(
         locations=locations, parts=(0.6, 0.4), rings=None, in_rings_between=False
     )
     data: Any = SimpleNamespace(infos=infos)
-    culprit = culprit_of(found, data, home)
-    return culprit.kind, culprit.src, culprit.dst
+    return culprit_of(found, data, home)
 
 
 def test_all_hosts_whose_names_fill_a_line_are_all_hosts() -> None:

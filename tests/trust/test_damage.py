@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.fuzz import damage
-from benchmarks.fuzz.damages import each
+from benchmarks.fuzz.damages import Case, each
 from tests.support.marks import thinned
 
 pytestmark = pytest.mark.slow
@@ -51,6 +52,22 @@ def test_damage_that_once_accused_somebody_else(name: str, seed: int, number: in
         pytest.skip(f"{name} is not beside this checkout")
     result = damage.judge(name, seed, number)
     assert result.kind != "NEW ACCUSATION", (result.done, result.new)
+
+
+@pytest.mark.parametrize(("ranks", "kind"), [((2, 3), "same first"), ((3, 4), "NEW ACCUSATION")])
+def test_who_is_one_of_several_with_the_culprit_is_not_accused(
+    monkeypatch: pytest.MonkeyPatch, ranks: tuple[int, ...], kind: str
+) -> None:
+    whole, after = _accusing((2,)), _accusing(ranks)
+    monkeypatch.setattr(damage, "said", lambda place: replace(after, open=(after.sure,)))
+    recording = damage.known()["flight/flight-gloo-desync"]()
+    assert damage.judge_case(recording, whole, Case("")).kind == kind
+
+
+def _accusing(ranks: tuple[int, ...]) -> damage.Said:
+    rule, names = "slow-ring-link", [f"rank {rank}" for rank in ranks]
+    sure = frozenset((rule, name) for name in names)
+    return damage.Said(sure, frozenset(names), rule, frozenset({rule}), sure)
 
 
 def test_every_kind_of_damage_changes_the_files(tmp_path: Path) -> None:

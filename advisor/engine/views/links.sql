@@ -22,6 +22,7 @@
 --   savings_high_ns: high end
 --   ranks: of the location
 --   hosts: of the location
+--   one_of: one of these is meant, and which is open
 --   link: 'src -> dst' of an edge
 --   culprit_rank: src of an edge or rank
 --   src_host: host of src
@@ -36,7 +37,7 @@ WITH placed AS (
     (try_cast(evidence AS JSON) ->> '$.probe_expected_gbps')::DOUBLE AS probe_expected_gbps,
     -- what is slow of a rank or host: 'send', 'receive', 'both', null
     try_cast(evidence AS JSON) ->> '$.direction' AS direction,
-    try_cast(candidates AS INTEGER[]) AS open_ranks,
+    try_cast(candidates AS INTEGER[]) AS open_ranks, candidates IS NOT NULL AS one_of,
     try_cast(evidence AS JSON) ->> '$.location' AS location, -- in words
     1 - (try_cast(evidence AS JSON) ->> '$.healthy')::DOUBLE AS probability,
     (try_cast(evidence AS JSON) ->> '$.added_ns')::DOUBLE AS added_ns,

@@ -56,14 +56,14 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
         far: frozenset[int] | None = None
         if first.kind == "pair" and one:
             near, far = frozenset(first.ranks[:1]), frozenset(first.ranks[1:])
-        open_ranks = ranks if kind == "candidates" else ()
+        is_open = kind == "candidates" or (kind in ("host", "rail") and not one)
         return Culprit(
             kind,
             src,
             dst if kind == "edge" else None,
             near,
             far,
-            open_ranks,
+            ranks if is_open else (),
             direction,
             _uses(places, home, inside_rings=found.in_rings_between),
             words,
@@ -77,12 +77,12 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
     if one:
         return culprit(*_single(first, direction, name), *first.ranks[1:2])
     if len(hosts) == 1:
-        what = "NVLink" if first.inside else "a NIC"
         if first.inside and len(shared) == 1:  # its own, or that to one of several others
             (rank,) = shared
             return culprit("rank", f"NVLink of {name.rank(rank)}", rank)
-        return culprit("host", f"{what} of {name.hosts(ranks)} ({name.ranks(ranks)})",
-                       ranks[0])  # fmt: skip
+        own = f"NVLink of one of {name.ranks(ranks)} on {name.hosts(ranks)}"
+        nic = f"a NIC of {name.hosts(ranks)} ({name.ranks(ranks)})"
+        return culprit("host", own if first.inside else nic, ranks[0])
     common = _common_ways(places, home)
     wide = sum(
         part for at, part in zip(found.locations, found.parts, strict=True) if at.kind == "all"

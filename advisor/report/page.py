@@ -66,6 +66,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             more_rows=rows[summary.SHOWN :],
             main=next((row for row in rows if row.is_main), None),
             nothing=findings.nothing_found(report),
+            gains=findings.legend(report),
             leading=sections[:1] if is_sweep else [],
             sections=sections[1:] if is_sweep else sections,
             nav=_nav(sections),

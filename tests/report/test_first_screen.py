@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from advisor.findings import Finding, FindingsReport, Severity, VerdictKind
+from advisor.findings import Basis, Finding, FindingsReport, Severity, VerdictKind
 from advisor.messages import STATES, SUMMARY, say
 from advisor.report import render, summary
+from advisor.report.sections.findings import legend
 from tests.report.support import MS, make_report
 
 PINS = Path(__file__).resolve().parents[2] / "benchmarks" / "pins"
@@ -159,3 +160,33 @@ def test_what_is_small_is_not_called_uncertain(
     verdict = report.verdict.model_copy(update={"severity": Severity.INFO})
     report = report.model_copy(update={"findings": [found], "verdict": verdict})
     assert summary.state(report).startswith(say(STATES, "info", {"cost": cost}))
+
+
+def test_a_legend_explains_the_gains_that_stand_above_it() -> None:
+    report = make_report()
+    first = report.findings[0]
+    option = first.model_copy(
+        update={"id": "option", "basis": Basis.OPTION, "savings_low_ns": 0, "probability": None,
+                "claims": {"transfer": 20 * MS}}
+    )  # fmt: skip
+    exposed = {"exposed": 0.1, "step_ns": 100 * MS}
+    verdict = report.verdict.model_copy(update={"values": exposed, "finding": first.id})
+    parts = {
+        name: say(
+            SUMMARY, "legend", {"ranges": False, "options": False, "beyond": False, name: True}
+        )
+        for name in ("ranges", "options", "beyond")
+    }
+    for found, said in (
+        ([first], {"ranges"}),
+        ([first, option], {"ranges", "options", "beyond"}),
+        (
+            [option.model_copy(update={"savings_ns": 5 * MS, "savings_high_ns": 9 * MS})],
+            {"options"},
+        ),
+        ([], set()),
+    ):
+        page = report.model_copy(update={"findings": found, "verdict": verdict})
+        text = legend(page)
+        assert {name for name, words in parts.items() if words in text} == said
+        assert not text or text in render(page, None, "html")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from advisor.findings import Finding, FindingsReport, OutcomeKind
+from advisor.findings import Basis, Finding, FindingsReport, OutcomeKind
 from advisor.messages import SUMMARY, on_page, say
 from advisor.report import crop, humanise, lacking, pasted, summary
 from advisor.report.charts.timeline import MAX_MARKS
@@ -17,6 +17,7 @@ from advisor.store.store import Store
 from advisor.vocabulary.words import lower_first
 
 _MAX_ROWS = 40
+_MORE = 1.05  # times what is exposed: more than rounding
 _LEAST_MARKS = 100  # of a timeline: fewer show no call by itself
 # Ids of the page itself, which a finding must not take.
 _RESERVED = (
@@ -120,6 +121,31 @@ def nothing_found(report: FindingsReport) -> str:
     if report.findings or not passed:
         return ""
     return on_page("nothing-found", passed=passed, blind=blind)
+
+
+def legend(report: FindingsReport) -> str:
+    """What the gains of the first screen mean: ranges, options, and more than is exposed.
+
+    Why the verdict's own gives more than that, the verdict says.
+    """
+    shown = [item for _, item in summary.numbered(report)[: summary.SHOWN]
+             if item.savings_ns and not summary.is_nothing(item)]  # fmt: skip
+    said = report.verdict.values
+    exposed_ns = (said.get("exposed") or 0.0) * (said.get("step_ns") or 0.0)
+    beyond = [
+        item
+        for item in shown
+        if item.id != report.verdict.finding
+        and item.run == (report.verdict.run or item.run)
+        and 0 < _MORE * exposed_ns < _ends(item)[2]
+        and max(item.claims, key=lambda kind: item.claims[kind], default="") == "transfer"
+    ]
+    values = {
+        "ranges": any(item.at_most_ns() is None for item in shown),
+        "options": any(item.basis is Basis.OPTION for item in shown),
+        "beyond": bool(beyond),
+    }
+    return say(SUMMARY, "legend", values)
 
 
 def anchor(text: str, taken: set[str]) -> str:

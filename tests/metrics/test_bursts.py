@@ -19,7 +19,11 @@ INSERT INTO collective BY NAME SELECT 'run' AS run, 0 AS rank, ? AS call_id, 1 A
 """
 _FIRST_CALL_REDUCES = """
 INSERT INTO param_bucket BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS bucket,
-  0 AS call_id
+  0 AS call_id;
+"""
+_OPTIMIZER = """
+INSERT INTO event BY NAME SELECT 'run' AS run, 0 AS rank, 0 AS event_id, 'annotation' AS class,
+  'Optimizer.step#AdamW.step' AS name, 90000000 AS start_ns, 1000 AS dur_ns
 """
 
 
@@ -136,7 +140,8 @@ def test_calls_that_are_not_looked_at_give_no_row(op: str, size: int | None) -> 
         ("broadcast", None, (1600, 40, 360), {("parameters", 3.0, 2200)}),
         ("broadcast", "optimizer", (1600, 40, 360), set()),  # ZeRO-1: each rank updates its own
         ("broadcast", None, (40, 360), {("tiny", 2.0, 1200)}),  # fewer bytes: something else
-        ("broadcast", "forward", (1600, 400), {("buffers", 2.0, None)}),  # DDP's, small ones too
+        ("broadcast", "forward", (600, 400), {("buffers", 2.0, None)}),  # DDP's, small ones too
+        ("broadcast", "forward", (2000,), set()),  # ZeRO-1, where no range is the optimizer's
         ("all_reduce", "other", (1600, 40, 360), {("parameters", 3.0, 2200)}),  # averaged
         ("all_reduce", "other", (40, 360), {("tiny", 2.0, 1200)}),
         ("all_reduce", "forward", (1600, 400), {("tiny", 1.0, 0)}),
@@ -146,8 +151,18 @@ def test_calls_of_as_many_bytes_as_the_gradients_are_parameters(
     op: str, phase: str | None, sizes: tuple[int, ...], kinds: set[tuple[str, float, int | None]]
 ) -> None:
     """A reduction of 2,000 bytes, then calls asked for every millisecond, 200 us long."""
+    assert _after_a_reduction(op, phase, sizes, _OPTIMIZER) == kinds
+
+
+def test_without_any_mark_of_an_optimizer_it_may_hand_out_the_parameters() -> None:
+    assert _after_a_reduction("broadcast", None, (1600, 40, 360), "") == set()
+
+
+def _after_a_reduction(
+    op: str, phase: str | None, sizes: tuple[int, ...], marks: str
+) -> set[tuple[str, float, int | None]]:
     with _one_step() as con:
-        con.execute(_FIRST_CALL_REDUCES)
+        con.execute(_FIRST_CALL_REDUCES + marks)
         calls = [("all_reduce", None, 2000), *((op, phase, size) for size in sizes)]
         for number, (one, of, size) in enumerate(calls):
             con.execute(
@@ -155,11 +170,13 @@ def test_calls_of_as_many_bytes_as_the_gradients_are_parameters(
                 [number, one, size, of, number * 1000 * _US, (number * 1000 + 200) * _US],
             )
         con.execute(REDUNDANT, ["run"])
-        found = con.execute(
-            "SELECT kind, sum(calls_per_step), sum(span_ns_per_step) // 1000 FROM redundant "
-            "GROUP BY kind"
-        ).fetchall()
-    assert {tuple(row) for row in found} == kinds
+        return {
+            tuple(row)
+            for row in con.execute(
+                "SELECT kind, sum(calls_per_step), sum(span_ns_per_step) // 1000 FROM redundant "
+                "GROUP BY kind"
+            ).fetchall()
+        }
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ gradients AS (
   SELECT DISTINCT rank, call_id, true AS gradient FROM param_bucket WHERE run = $1),
 optimizing AS (
   SELECT rank, start_ns FROM event
-  WHERE run = $1 AND class = 'annotation' AND starts_with(name, 'Optimizer.step')),
+  WHERE run = $1 AND class = 'annotation' AND starts_with(name, 'Optimizer.step')
+    AND device IS NULL),
 reduced AS (
   SELECT c.*, max(coalesce(enqueue_ns, start_ns)) FILTER (gradient AND op = 'reduce_scatter') OVER (
       PARTITION BY c.rank, step, process_group ORDER BY start_ns) AS reduced_ns,
@@ -65,8 +66,9 @@ handing AS (
     ON g.rank = s.rank AND g.step = s.step AND g.process_group IS NOT DISTINCT FROM s.process_group
   WHERE handed GROUP BY s.rank, s.step, s.process_group, s.op, s.whole
   HAVING abs(sum(s.bytes) / nullif(any_value(g.bytes), 0) - 1) <= {_AS_MANY_BYTES}),
-own_copies AS (
+own_copies AS ( -- without a mark of any optimizer, it may be what hands them out
   SELECT process_group FROM sent SEMI JOIN handing USING (rank, step, op) WHERE handed
+    AND EXISTS (FROM optimizing)
   GROUP BY process_group HAVING avg((phase IS NOT DISTINCT FROM 'optimizer')::INTEGER) < 0.5),
 reducing AS ( -- groups of data parallelism: others reduce in the forward pass too
   SELECT DISTINCT process_group, true AS reduces FROM sent WHERE NOT handed AND NOT EXISTS (
@@ -87,7 +89,10 @@ ordered AS (
         AND gradient IS NULL OR e.whole IS NOT NULL) AS handed, e.whole,
     -- DistributedDataParallel hands out the first rank's buffers before each forward pass, whole
     -- numbers among them. Megatron hands out token ids to its tensor-parallel ranks: not buffers.
+    -- As many bytes as the gradients' are parameters, of which no annotation tells the optimizer.
     c.op = 'broadcast' AND coalesce(phase = 'forward', false)
+      AND coalesce(abs(sum(c.bytes) FILTER (c.op = 'broadcast') OVER own
+        / nullif(sum(c.bytes) FILTER (gradient) OVER own, 0) - 1) > {_AS_MANY_BYTES}, true)
       AND (NOT coalesce(dtype IN ('int64', 'int32'), false)
         OR coalesce(reduces, false)) AS buffer,
     -- Right after sharded gradients ranks add up their parts of the gradients' norm, to clip by it:
@@ -118,7 +123,8 @@ ordered AS (
     ASOF LEFT JOIN forwards f
       ON f.rank = c.rank AND forward_ns <= coalesce(c.enqueue_ns, c.start_ns)
     LEFT JOIN copies m ON m.process_group IS NOT DISTINCT FROM c.process_group
-  WINDOW turn AS (PARTITION BY c.rank, c.step, c.process_group ORDER BY start_ns)),
+  WINDOW turn AS (PARTITION BY c.rank, c.step, c.process_group ORDER BY start_ns),
+    own AS (PARTITION BY c.rank, c.step, c.process_group)),
 python AS (
   SELECT o.rank, o.call_id, sum(g.idle_ns) AS python_ns
   FROM ordered o JOIN rank k ON k.run = $1 AND k.rank = o.rank AND k.timeline = 'host'

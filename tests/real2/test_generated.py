@@ -179,7 +179,19 @@ def test_a_bandwidth_that_no_link_carries_is_taken_back(tmp_path: Path) -> None:
         assert row == {"op": "all_gather", "calls": 6, "limit_gbps": 450.0}
 
 
-def test_a_rank_without_device_events_is_as_one_that_was_not_recorded(tmp_path: Path) -> None:
+def _without_its_kernels(trace: Trace, begin: float, *, copied: bool) -> None:
+    """Launches of which no kernel was recorded, and a copy if anything."""
+    for number in range(4):
+        link = int(begin) + number
+        trace.host("cudaLaunchKernel", begin + 20, 5, cat="cuda_runtime", correlation=link)
+    if copied:
+        trace.kernel("Memcpy HtoD (Pinned -> Device)", begin + 40, 10, begin + 30)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_rank_without_kernels_is_as_one_that_was_not_recorded(
+    tmp_path: Path, copied: bool
+) -> None:
     """Its host's short steps halved the step time, and the job was called healthy."""
     seen, blind = Trace(1, 2), Trace(0, 2)
     for begin in _steps(seen, 6, 3000):
@@ -190,7 +202,7 @@ def test_a_rank_without_device_events_is_as_one_that_was_not_recorded(tmp_path: 
         seen.events[-1]["args"] |= {"Group size": 2, "Collective name": "allreduce"}
     for begin in _steps(blind, 6, 3000):
         blind.host("aten::mm", begin + 10, 900)
-        blind.host("cudaLaunchKernel", begin + 20, 5, cat="cuda_runtime", correlation=int(begin))
+        _without_its_kernels(blind, begin, copied=copied)
     seen.write(tmp_path)
     with _loaded(tmp_path, blind) as run:
         report = run.report
@@ -202,11 +214,14 @@ def test_a_rank_without_device_events_is_as_one_that_was_not_recorded(tmp_path: 
         assert "ranks-not-read" not in codes
 
 
-def test_runtime_calls_without_kernels_say_nothing_of_the_device(tmp_path: Path) -> None:
+@pytest.mark.parametrize("copied", [False, True])
+def test_runtime_calls_without_kernels_say_nothing_of_the_device(
+    tmp_path: Path, copied: bool
+) -> None:
     trace = Trace()
     for begin in _steps(trace, 6, 1000):
         trace.host("aten::mm", begin + 10, 900)
-        trace.host("cudaLaunchKernel", begin + 20, 5, cat="cuda_runtime", correlation=int(begin))
+        _without_its_kernels(trace, begin, copied=copied)
     with _loaded(tmp_path, trace) as run:
         assert run.report.findings == []
         assert run.report.verdict.reason == "no-device"

@@ -10,12 +10,13 @@ SELECT sum(known_ns)::DOUBLE / nullif(sum(kernel_ns), 0) AS share,
   arg_max(unknown_kernels, kernel_ns - known_ns) AS unknown_kernels
 FROM rank_content;
 
--- Ranks that recorded nothing of a device, nor of a backend that works on the host beside operators: no
--- ground for shares of a step. Recordings of our own say that they are of a CPU.
+-- Ranks that recorded nothing of a device (or a few copies alone), nor of a backend that works on the host
+-- beside operators: no ground for shares of a step. Recordings of our own say that they are of a CPU.
 CREATE VIEW without_device AS
 SELECT rank, cpu_ops, runtime_calls, annotations, python_calls
 FROM rank_content JOIN rank USING (rank)
-WHERE device_events = 0 AND CASE WHEN cpu_ops = 0 THEN runtime_calls + backend_spans > 0
+WHERE kernel_ns = 0 AND 2 * device_events <= launches
+  AND CASE WHEN cpu_ops = 0 THEN runtime_calls + backend_spans > 0
   ELSE backend_spans = 0 AND NOT coalesce(json_exists(try_cast(metadata AS JSON), '$.advisor'), false) END;
 
 -- Of these the ranks whose peers recorded devices: as if they had not been recorded.

@@ -125,6 +125,7 @@ def _device(events: Events, rank: int) -> Timeline:
                start_ns + dur_ns AS end_ns, stream, event_id, launch_ns, launch_tid,
                correlation, coalesce(in_graph, false)::INTEGER AS in_graph
         FROM event LEFT JOIN launch USING (rank, correlation)
+        ANTI JOIN (SELECT rank FROM rank WHERE run = $1 AND timeline = 'host') USING (rank)
         WHERE run = $1 AND rank BETWEEN $2 AND $3
           AND class IN ('compute', 'comm', 'memory', 'sync', 'other')
           AND device IS NOT NULL AND category IS DISTINCT FROM 'gpu_user_annotation'

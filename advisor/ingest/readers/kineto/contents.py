@@ -25,6 +25,9 @@ class Contents:
     start_ns: int | None = None
     end_ns: int | None = None
     device_events: int = 0
+    kernels: int = 0
+    runtime_calls: int = 0
+    """Of the host; most are launches of kernels, or wait for them."""
     devices: Counter[int] = field(default_factory=Counter)
     compute_devices: Counter[int] = field(default_factory=Counter)
 
@@ -58,8 +61,11 @@ def summarise(context: ReadContext) -> Summary:
             of.start_ns = start if of.start_ns is None else min(of.start_ns, start)
             of.end_ns = end if of.end_ns is None else max(of.end_ns, end)
         if device is None:
+            of.runtime_calls += count if class_ == "runtime" else 0
             continue
         of.devices[device] += count
+        if class_ in ("compute", "comm"):
+            of.kernels += count
         if class_ == "compute":
             of.compute_devices[device] += count
         if class_ != "annotation":

@@ -218,7 +218,10 @@ def _row(rank: int, entry: _Rank, threads: dict[str, str]) -> dict[str, Any]:
     dropped.update(entry.shared)
     parts = entry.contents
     devices = [part.compute_devices for part in parts] + [part.devices for part in parts]
-    on_device = any(part.device_events for part in parts)
+    events = sum(part.device_events for part in parts)
+    # Copies alone, of a host that asks for far more: what its device computes was not recorded.
+    few = 2 * events < sum(part.runtime_calls for part in parts)
+    on_device = events > 0 and not (few and not any(part.kernels for part in parts))
     device = next((most(found) for found in devices if found), None) if on_device else None
     properties = info.devices.get(device, {}) if device is not None else {}
     name = properties.get("name")

@@ -215,21 +215,34 @@ def test_a_dropped_record_is_counted_with_its_field(
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("part", "key", "value"),
     [
-        *(("coll_sn", "²"), ("coll_algobw_gbs", "much"), ("coll_busbw_gbs", [1])),
-        *(("event_trace_ts", 7), ("event_trace_ts", {"coll_start_ts": 9, "coll_stop_ts": 2**70})),
+        *(("coll_perf", "coll_sn", "²"), ("coll_perf", "coll_algobw_gbs", "much")),
+        *(("coll_perf", "coll_busbw_gbs", [1]), ("coll_perf", "coll_algo", 7)),
+        *(("coll_perf", "coll_proto", "x" * 300), ("coll_perf", "coll_timing_source", {"a": 1})),
+        ("coll_perf", "event_trace_ts", 7),
+        ("coll_perf", "event_trace_ts", {"coll_start_ts": 9, "coll_stop_ts": 2**70}),
+        *(("header", "comm_name", 7), ("metadata", "pid", "x"), ("metadata", "hostname", [1])),
+        ("metadata", "dump_timestamp_us", "never"),
     ],
 )
 def test_a_field_that_cannot_be_used_is_counted_by_its_name(
-    tmp_path: Path, key: str, value: Any
+    tmp_path: Path, part: str, key: str, value: Any
 ) -> None:
-    good = {**envelope(0), "coll_perf": ALL_REDUCE}
-    record = {**envelope(0), "coll_perf": {**ALL_REDUCE, key: value}}
+    good = {**envelope(0), "coll_perf": {**ALL_REDUCE}}
+    record = {**envelope(0), "coll_perf": {**ALL_REDUCE}}
+    record[part][key] = value
     with stored(file(tmp_path, lines(good, record))) as store:
         assert rows(store, "SELECT events_read, note FROM source") == [
             (2, f"records without a usable {key}: 1")
         ]
+
+
+def test_a_loss_that_is_no_number_is_counted_by_its_field(tmp_path: Path) -> None:
+    lost = "p2p_dropped_since_last_dump"
+    text = lines({**envelope(2), "dump_stats": {lost: "x"}}, {"coll_perf": ALL_REDUCE})
+    with stored(file(tmp_path, text)) as store:
+        assert rows(store, "SELECT note FROM source") == [(f"records without a usable {lost}: 1",)]
 
 
 def test_records_after_a_damaged_marker_are_nobodys(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.ingest.readers.test_nsys_cut import long_export, stored
 _RANKS = "SELECT rank, events_dropped FROM rank ORDER BY rank"
 _LOST = "SELECT events_dropped, drop_reasons FROM source"
 _NOTE = "SELECT note FROM source"
+_KERNEL, _COPY, _CALL = (f"CUPTI_ACTIVITY_KIND_{of}" for of in ("KERNEL", "MEMCPY", "RUNTIME"))
 
 
 def _changed(path: Path, *statements: tuple[str, list[Any]]) -> Path:
@@ -103,22 +104,34 @@ def test_the_analysis_bounds_the_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "column", "value"),
     [
-        *(("KERNEL", "streamId", None), ("KERNEL", "streamId", "x"), ("KERNEL", "streamId", -1)),
-        *(("KERNEL", "correlationId", 1.5), ("KERNEL", "demangledName", 999)),
-        *(("MEMCPY", "bytes", -1), ("MEMCPY", "streamId", "²")),
-        *(("RUNTIME", "nameId", 999), ("RUNTIME", "globalTid", "x")),
+        *((_KERNEL, "streamId", None), (_KERNEL, "streamId", "x"), (_KERNEL, "streamId", -1)),
+        *((_KERNEL, "correlationId", 1.5), (_KERNEL, "demangledName", 999)),
+        *((_COPY, "bytes", -1), (_COPY, "streamId", "²"), (_COPY, "copyKind", "x")),
+        *((_CALL, "nameId", 999), (_CALL, "globalTid", "x"), ("StringIds", "value", None)),
+        *(("NVTX_EVENTS", "binaryData", b"cut"), ("TARGET_INFO_GPU", "id", "x")),
+        *(("NVTX_PAYLOAD_SCHEMA_ENTRIES", of, "x") for of in ("type", "offset")),
     ],
 )
 def test_a_field_that_cannot_be_used_is_counted_by_its_name(
     tmp_path: Path, table: str, column: str, value: object
 ) -> None:
     """The event is kept where it is known whose it is; its rank is as whole as it was."""
-    name = f"CUPTI_ACTIVITY_KIND_{table}"
-    change = f"UPDATE {name} SET {column} = ? WHERE rowid = 1"
+    change = f"UPDATE {table} SET {column} = ? WHERE rowid = 1"
     with stored(_changed(export(tmp_path / "a.sqlite"), (change, [value]))) as store:
-        assert f"rows without a usable {column} in {name}: 1" in rows(store, _NOTE)[0][0]
+        assert f"rows without a usable {column} in {table}: 1" in rows(store, _NOTE)[0][0]
     with stored(export(tmp_path / "b.sqlite")) as store:
         assert "without a usable" not in (rows(store, _NOTE)[0][0] or "")
+
+
+def test_texts_whose_ids_are_none_or_anothers_are_counted(tmp_path: Path) -> None:
+    path = _changed(
+        export(tmp_path / "a.sqlite"),
+        ("ALTER TABLE StringIds RENAME TO Named", []),
+        ("CREATE TABLE StringIds AS SELECT * FROM Named", []),
+        ("INSERT INTO StringIds VALUES ('x', 'foreign'), (1, 'again')", []),
+    )
+    with stored(path) as store:
+        assert "rows without a usable id in StringIds: 2" in rows(store, _NOTE)[0][0]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ MAX_KEPT = 1_000_000
 MAX_SAMPLE = 8192
 _RECORDS = (b'"coll_perf"', b'"p2p_perf"')
 _NOBODY = "header"
+_LONGEST_NAME = 255  # of a host, communicator or algorithm
 _integer = partial(whole, most=(1 << 53) - 1)  # JSON's, and a thousand times as much fits
 
 
@@ -132,11 +133,13 @@ class Inspector:
                     member = _NOBODY  # it may have named whose the following records are
                 continue
             if "header" in item:
-                member, dumped_us = _member(item), _dumped_us(item)
+                member, dumped_us = _member(item, self.unusable)
             if isinstance(stats := item.get("dump_stats"), dict):
                 for key in ("coll", "p2p"):
-                    lost = _integer(stats.get(f"{key}_dropped_since_last_dump")) or 0
-                    dropped["overwritten before the Inspector dumped it"] += max(0, lost)
+                    name = f"{key}_dropped_since_last_dump"
+                    lost = _integer(stats.get(name))
+                    count_unusable(stats, {name: lost}, self.unusable)
+                    dropped["overwritten before the Inspector dumped it"] += max(0, lost or 0)
             if "coll_perf" not in item and "p2p_perf" not in item:
                 continue
             operation = (
@@ -180,29 +183,28 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return item if isinstance(item, dict) else None
 
 
-def _member(item: dict[str, Any]) -> Member | str:
-    """Whose the records are, or the field that does not tell."""
+def _member(item: dict[str, Any], unusable: Counter[str]) -> tuple[Member | str, int | None]:
+    """Whose the records are, or the field that does not tell; and when they were written, in us.
+
+    Counts the other fields that cannot be used.
+    """
     header, metadata = item.get("header"), item.get("metadata")
     if not isinstance(header, dict):
-        return _NOBODY
+        return _NOBODY, None
     if not isinstance(metadata, dict):
-        return "metadata"
+        return "metadata", None
     rank, ranks = _integer(header.get("rank")), _integer(header.get("n_ranks"))
     comm, pid = header.get("id"), _integer(metadata.get("pid"))
     if ranks is None or not 0 < ranks <= MOST_RANKS:
-        return "n_ranks"
+        return "n_ranks", None
     if rank is None or not 0 <= rank < ranks:
-        return "rank"
+        return "rank", None
     if not isinstance(comm, str):
-        return "id"
-    name = header.get("comm_name")
-    label = name[:200] if isinstance(name, str) and name != "unknown" else None
-    return Member(str(metadata.get("hostname", ""))[:200], pid or 0, comm[:64], rank, ranks, label)
-
-
-def _dumped_us(item: dict[str, Any]) -> int | None:
-    metadata = item.get("metadata")
-    return _integer(metadata.get("dump_timestamp_us")) if isinstance(metadata, dict) else None
+        return "id", None
+    host, label = _text(metadata, "hostname", unusable), _text(header, "comm_name", unusable)
+    dumped_us = _integer(metadata.get("dump_timestamp_us"))
+    count_unusable(metadata, {"pid": pid, "dump_timestamp_us": dumped_us}, unusable)
+    return Member(host or "", pid or 0, comm[:64], rank, ranks, label), dumped_us
 
 
 def _operation(
@@ -222,7 +224,8 @@ def _operation(
         return f"{prefix}_msg_size_bytes"
     if time_us is None or time_us < 0:
         return f"{prefix}_exec_time_us"
-    algorithm, protocol = _name(perf.get("coll_algo")), _name(perf.get("coll_proto"))
+    algorithm, protocol = (_text(perf, f"coll_{of}", unusable) for of in ("algo", "proto"))
+    source = _text(perf, f"{prefix}_timing_source", unusable)
     start, end = _times(perf.get("event_trace_ts"), prefix)
     seq, peer = _integer(perf.get(f"{prefix}_sn")), _integer(perf.get("p2p_peer"))
     algbw, busbw = (real(perf.get(f"{prefix}_{name}_gbs")) for name in ("algobw", "busbw"))
@@ -243,7 +246,7 @@ def _operation(
         start,
         end,
         dumped_us,
-        perf.get(f"{prefix}_timing_source") == "collective_cpu",
+        source == "collective_cpu",
     )
 
 
@@ -266,6 +269,9 @@ def _times(trace: Any, prefix: str) -> tuple[int | None, int | None]:
     return (start, stop) if start and stop and stop >= start else (None, None)
 
 
-def _name(name: Any) -> str | None:
-    known = isinstance(name, str) and 0 < len(name) < 40 and name.lower() != "unknown"
-    return name if known else None
+def _text(given: dict[str, Any], field: str, unusable: Counter[str]) -> str | None:
+    """A name, None where the Inspector knows none; counted where it is none that can be."""
+    value = given.get(field)
+    name = value if isinstance(value, str) and len(value) <= _LONGEST_NAME else None
+    count_unusable(given, {field: name}, unusable)
+    return name if name and name.lower() != "unknown" else None

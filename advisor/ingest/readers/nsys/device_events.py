@@ -171,7 +171,10 @@ def copies(loader: Loader) -> Iterator[Row]:
             process = loader.of_device.get((pid_of(global_pid) or 0, device))
             if process is None:
                 continue
-            name = _copy_name(copy, *ends) if category == "gpu_memcpy" else "Memset"
+            name = "Memset"
+            if category == "gpu_memcpy":
+                kinds = zip(columns[2:], (copy, *ends), strict=True)
+                name = _copy_name(*(loader.number(table, of, value) for of, value in kinds))
             yield from loader.row(
                 process,
                 "memory",
@@ -213,6 +216,8 @@ def syncs(loader: Loader) -> Iterator[Row]:
         process = loader.of_device.get((pid, number)) or loader.of_pid.get(pid)
         if process is None:
             continue
+        if join:
+            loader.told(table, "syncType", name)
         yield from loader.row(
             process,
             "sync",

@@ -60,6 +60,7 @@ def nvtx_ranges(loader: Loader) -> Iterator[Row]:
     if not database.has(table, "start", "end", "globalTid", "eventType"):
         return
     name, join = text_column(database)
+    named = "text" if database.has(table, "text") else "textId"
     for start, end, kind, global_tid, title in database.rows(
         f"SELECT e.start, e.end, e.eventType, e.globalTid, {name} FROM {table} e {join} "
         "ORDER BY e.start"
@@ -69,7 +70,7 @@ def nvtx_ranges(loader: Loader) -> Iterator[Row]:
             continue
         process = loader.process_of_thread(loader.number(table, "globalTid", global_tid))
         title = text_of(title)
-        if not loader.told(table, "text", title) or process is None or title is None:
+        if not loader.told(table, named, title) or process is None or title is None:
             continue
         plain = _OP_SUFFIX.sub("", title)
         operator = _OPERATOR.match(plain) is not None or plain != title

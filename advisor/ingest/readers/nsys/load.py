@@ -49,8 +49,22 @@ def load(
             for p in processes
         ],
     )
-    loader.outcome.notes += without_usable("rows", loader.unusable)
+    _count_names(database)
+    loader.outcome.notes += without_usable("rows", database.unusable)
     return loader.outcome
+
+
+def _count_names(database: Database) -> None:
+    """Count the texts that no row can name: without an id, with one of another text, or empty."""
+    if not database.has("StringIds", "id", "value"):
+        return
+    counts = "SELECT count(*), count(value) FROM "
+    (given, _), (kept, told) = (
+        next(database.rows(counts + of), (0, 0)) for of in ("main.StringIds", "StringIds")
+    )
+    database.unusable += Counter(
+        {"id in StringIds": given - kept, "value in StringIds": kept - told}
+    )
 
 
 def _losses(

@@ -53,8 +53,6 @@ class Loader:
         self.launches: dict[tuple[int, int], tuple[int, int]] = {}
         self.device_of_correlation: dict[tuple[int, int], int] = {}
         self.devices_of_thread: dict[int, set[int]] = {}
-        self.unusable = Counter[str]()
-        """Values that rows were kept, or passed over, without: by table and column."""
 
     def process_of_thread(self, global_tid: int | None) -> Process | None:
         """Whose host events a thread's are: of several GPUs, of the one that it launches on."""
@@ -71,7 +69,7 @@ class Loader:
     def told(self, table: str, column: str, value: object) -> bool:
         """Whether a row has a value in a column that is there; counted where it has none."""
         if value is None and self.database.has(table, column):
-            self.unusable[f"{column} in {table}"] += 1
+            self.database.unusable[f"{column} in {table}"] += 1
         return value is not None
 
     def row(

@@ -131,6 +131,8 @@ def read_nccl_ranges(database: Database) -> NcclRanges:
             continue
         end = end if isinstance(end, int) else start
         payload = _payload(blob, schemas)
+        if blob is not None and schemas and not payload:
+            database.unusable["binaryData in NVTX_EVENTS"] += 1
         comm = f"{payload[_COMM]:#018x}" if _COMM in payload else None
         if text.startswith("ncclCommInit") or text.startswith("ncclCommSplit"):
             if comm is not None and 0 <= payload.get(_RANK, -1) < payload.get(_RANKS, 0) <= _MOST:
@@ -181,7 +183,9 @@ def _schemas(database: Database) -> dict[tuple[int, int], list[tuple[str, int, i
     sql = f"SELECT {', '.join(_ENTRY)} FROM NVTX_PAYLOAD_SCHEMA_ENTRIES LIMIT 100000"
     for domain, schema, name, kind, offset in database.rows(sql):
         if not isinstance(kind or 0, int) or not isinstance(offset or 0, int):
-            continue  # a damaged row
+            field = "offset" if isinstance(kind or 0, int) else "type"
+            database.unusable[f"{field} in NVTX_PAYLOAD_SCHEMA_ENTRIES"] += 1
+            continue
         fields = out.setdefault((domain, schema), [])
         entry = (str(name), int(offset or 0), int(kind or 0))
         if entry not in fields:

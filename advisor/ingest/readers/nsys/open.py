@@ -11,6 +11,7 @@ import contextlib
 import os
 import sqlite3
 import urllib.parse
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -45,6 +46,8 @@ class Database:
     tables: dict[str, set[str]]
     dropped: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    unusable: Counter[str] = field(default_factory=Counter)
+    """Values that rows were kept, or passed over, without: by column and table."""
     salvaged: Callable[[], tuple[sqlite3.Connection, Salvage]] | None = None
     """Opens what is left of a damaged file; None once that was done."""
 

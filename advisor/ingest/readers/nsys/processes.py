@@ -178,7 +178,9 @@ def _host(database: Database) -> str | None:
 def _device_names(database: Database) -> dict[int, str]:
     if not database.has("TARGET_INFO_GPU", "id", "name"):
         return {}
-    rows = database.rows("SELECT id, name FROM TARGET_INFO_GPU LIMIT 4096")
+    rows = [*database.rows("SELECT id, name FROM TARGET_INFO_GPU LIMIT 4096")]
+    foreign = sum(not isinstance(number, int) for number, _ in rows)
+    database.unusable += Counter({"id in TARGET_INFO_GPU": foreign})
     return {int(number): str(name)[:200] for number, name in rows if isinstance(number, int)}
 
 

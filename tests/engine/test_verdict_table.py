@@ -12,8 +12,8 @@ from advisor.engine.verdict.clocks import Clocks
 from advisor.engine.verdict.coverage import Coverage
 from advisor.engine.verdict.facts import Shares, Situation
 from advisor.engine.verdict.grade import severity_of
-from advisor.engine.verdict.table import decide
-from advisor.engine.verdict.words import host_explains
+from advisor.engine.verdict.table import Decision, decide
+from advisor.engine.verdict.words import host_explains, possible_cause
 from advisor.findings import Evidence, Finding, Severity, VerdictKind
 
 MS = 1_000_000
@@ -280,6 +280,19 @@ def test_idle_time_has_a_cause_where_the_host_is_seen_at_it(
 ) -> None:
     it = situation(shares=shares(idle=0.6, compute=0.4), idling={"kind": kind, "idle_ns": ms * MS})
     assert host_explains(it) is named
+
+
+@pytest.mark.parametrize(("high_ms", "named"), [(12, True), (9, False)])
+def test_an_option_that_may_be_all_that_is_exposed_is_a_possible_cause(
+    high_ms: int, named: bool
+) -> None:
+    """GIVEN 10 ms exposed and a network that may be slower than elsewhere, behind the loss."""
+    loss = finding("exposed-communication", ms=4, claims={"transfer": 4 * MS})
+    network = finding("network-bound", ms=high_ms / 2, claims={"transfer": MS}, severity="info",
+                      savings_low_ns=0, savings_high_ns=high_ms * MS, basis="option")  # fmt: skip
+    it = situation(shares=shares(exposed=0.1), findings=[loss, network])
+    decision = Decision(VerdictKind.LOSSY, "exposed")
+    assert possible_cause(decision, it) == (network.title if named else None)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         values |= {"most_exposed": it.most_exposed,
                    "option": option.title if option else None,
                    "option_ns": option.most_ns() if option else None,
-                   "possible": _possible(decision, it),
+                   "possible": possible_cause(decision, it),
                    "in_turn": waits_in_turn(it) is not None}  # fmt: skip
         if it.shares is not None and it.shares.wait_known:
             values["beside"] = it.shares.beside(it.most_exposed)
@@ -198,12 +198,20 @@ def _idle_beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[
     return [say(WHYS, "beside", values)]
 
 
-def _possible(decision: Decision, it: Situation) -> str | None:
-    """What leads the list of a loss without a likely cause, and may be one: not the loss itself."""
-    first = next((item for item in it.findings if item.rule not in NOBODYS), None)
-    if decision.reason != "exposed" or first is None or first.severity is Severity.INFO:
+def possible_cause(decision: Decision, it: Situation) -> str | None:
+    """What leads the list of a loss without a likely cause, and may be one: not the loss itself.
+
+    Else an option whose transfers may be all that is exposed.
+    """
+    if decision.reason != "exposed" or it.shares is None:
         return None
-    return first.title.rstrip(".")
+    others = [item for item in it.findings if item.rule not in NOBODYS]
+    exposed_ns = it.shares.exposed * it.step_ns
+    first = [item for item in others[:1] if item.severity is not Severity.INFO]
+    whole = [item for item in others if item.is_option() and mostly(item, "transfer")
+             and 0 < exposed_ns <= item.most_ns()]  # fmt: skip
+    found = next(iter(first + whole), None)
+    return None if found is None else found.title.rstrip(".")
 
 
 def host_explains(it: Situation) -> bool:

@@ -136,6 +136,7 @@ def test_of_several_runs_in_a_file_the_last_ones_end_leads(tmp_path: Path) -> No
 BEGUN = (
     "[2025-07-19 10:43:06,115] [INFO] [runner.py:555:main] cmd = /w/bin/python -u -m deepspeed",
     "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid",
+    "loading configs/base.yaml\nworld size 8, seed 1234\nmodel has 124.4 M parameters",
 )
 
 
@@ -151,6 +152,16 @@ def test_a_launcher_that_begins_behind_ones_end_begins_another_run(
     begun = f"{begun}\n"
     assert _of(tmp_path, begun + FULL + ended + begun + last + ended)[0][0] == "value-refused"
     assert _of(tmp_path, begun + FULL + begun + last + ended)[0][0] == "out-of-memory"
+    assert "critical" not in dict(_of(tmp_path, begun + FULL + ended + begun)).values()
+
+
+def test_what_another_host_raises_behind_a_launchers_end_is_of_the_same_run(tmp_path: Path) -> None:
+    ended = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+    frames = "".join(f'  File "/w/part{n}.py", line {n}, in run\n    call({n})\n' for n in range(4))
+    raised = f"Traceback (most recent call last):\n{frames}{{}}\n"
+    first, second = "torch.OutOfMemoryError: CUDA out of memory.", "ValueError: no rows left"
+    text = raised.format(first) + ended + raised.format(second) + ended
+    assert _of(tmp_path, text)[0] == ("out-of-memory", "critical")
 
 
 def test_what_a_program_catches_and_trains_on_after_needs_no_mending(tmp_path: Path) -> None:

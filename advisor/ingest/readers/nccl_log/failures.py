@@ -62,6 +62,7 @@ class _File:
     around: Around = field(default_factory=Around)
     tracebacks: Tracebacks = field(default_factory=Tracebacks)
     last_words: LastWords = field(default_factory=LastWords)
+    progress: Progress = field(default_factory=Progress)
     told: set[str] = field(default_factory=set)
     """What its lines are named; "" of those that are none of the catalogue's."""
 
@@ -82,8 +83,6 @@ class Failures:
     """Processes that made no communicator."""
     _files: defaultdict[str, _File] = field(default_factory=lambda: defaultdict(_File))
     _stalled: dict[str, Stalled] = field(default_factory=dict)
-    _progress: dict[str, Progress] = field(default_factory=dict)
-    """Of files in which something went wrong."""
     _chained: dict[tuple[str, str], Chained] = field(default_factory=dict)
     """By file and what a launcher puts before a process's lines."""
     _quotes: bool = False
@@ -126,9 +125,8 @@ class Failures:
             return self._raised(message, record, where, launcher, raised)
         if where[0] in self._said_last and (host := host_below(record.text)):
             self._place_above(where, host)
-        if self._progress and (progress := self._progress.get(where[0])):
-            for waited in progress.see(record.text, where[1]):
-                self._of_run("survived", "served", record.text[:300], waited)
+        for waited in self._files[where[0]].progress.see(record.text, where[1]):
+            self._of_run("survived", "served", record.text[:300], waited)
         if self._chained and (chained := self._chained.get((where[0], launcher))):
             self._extend(chained.see(record.text), record.text)
         return None
@@ -166,7 +164,8 @@ class Failures:
 
     def finish(self, hosts: Hosts) -> None:
         """Keep which files went on, and say of lines without a prefix which host they are of."""
-        for path, progress in self._progress.items():
+        for path, file in self._files.items():
+            progress = file.progress
             for where, said in progress.over:
                 self._of_run("survived", "step", said, where)
             if (went_on := progress.went_on()) and not self.collected.is_full:
@@ -281,7 +280,7 @@ class Failures:
         launcher: str = "",
     ) -> int:
         """Keep what is wrong; ``slot`` is None where no prefix says who printed the line."""
-        self._progress.setdefault(where[0], Progress()).wrong(message or "", where)
+        self._files[where[0]].progress.wrong(message or "", where)
         self._files[where[0]].told.add(message or "")
         if message in by_form():
             self._by_form += 1

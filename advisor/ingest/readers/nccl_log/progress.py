@@ -3,7 +3,7 @@
 Ranks print the step before, their own and the next one after another has died, so that four
 different ones are asked for. A file may hold several runs, one behind the other: what a later one
 trained on after is over, whatever it died of itself, and so is what a launcher ended on before the
-next one began.
+next one began: with its banner, or with lines that the file began with.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ _BEGINS = re.compile(
     r"Starting elastic_operator with launch configs|\[runner\.py:\d{1,5}:main\] cmd = "
 )
 _LAUNCHER_ENDED = frozenset(("child-failed", "first-failed"))
+_FIRST_LINES, _ALIKE = 8, 3
+_SHORTEST = 12
+_OF_TRACEBACK = re.compile(r"\s|Traceback|[│╭]")
+_ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _DONE = re.compile(r"\] Process \d{1,9} exits successfully")
 
 
@@ -40,6 +44,10 @@ _DONE = re.compile(r"\] Process \d{1,9} exits successfully")
 class Progress:
     """``see`` the lines of a file that are not NCCL's, and what went ``wrong`` between them."""
 
+    _first: list[str] = field(default_factory=list)
+    """The first different lines of the file, every number in them a zero."""
+    _again: set[str] = field(default_factory=set)
+    """Those of them that came again since a launcher ended."""
     _steps: dict[tuple[str, ...], int] = field(default_factory=dict)
     """The last different ones since the last error, with their lines."""
     _is_wrong: bool = False
@@ -66,23 +74,38 @@ class Progress:
             self._is_wrong = True
             self._failed |= message not in by_form() - reported()
             self._launcher_ended |= message in _LAUNCHER_ENDED
+            self._again.clear()
             self._steps.clear()
         if recovers(message):
             self._waits.append(where)
 
     def see(self, text: str, line: int) -> list[Where]:
         """A line that is no error; the places of waits that it shows to be over."""
+        if not self._is_wrong:
+            self._remember(text)
+            return []
         if self._waits and _SERVED.search(text, 0, _LONGEST):
             over, self._waits = self._waits, []
             return over
-        if self._launcher_ended and _BEGINS.search(text, 0, _LONGEST):
+        if self._launcher_ended and self._begins(text):
             self.over += [(earlier, text.strip()[:_LONGEST]) for earlier in self._since]
             self._since, self._launcher_ended, self._failed = [], False, False
         if _DONE.search(text, 0, _LONGEST):
             self._done = line, text.strip()[:_LONGEST]
-        if self._is_wrong and len(self._steps) < _STEPS and _MEASURED.search(text, 0, _LONGEST):
+        if len(self._steps) < _STEPS and _MEASURED.search(text, 0, _LONGEST):
             self._step(text, line)
         return []
+
+    def _remember(self, text: str) -> None:
+        if len(self._first) < _FIRST_LINES and not _OF_TRACEBACK.match(text):
+            shape = _shape(text)
+            self._first += [shape] if len(shape) >= _SHORTEST and shape not in self._first else []
+
+    def _begins(self, text: str) -> bool:
+        """Whether a line behind the end of a launcher shows that another run begins."""
+        if (shape := _shape(text)) in self._first:
+            self._again.add(shape)
+        return _BEGINS.search(text, 0, _LONGEST) is not None or len(self._again) >= _ALIKE
 
     def _step(self, text: str, line: int) -> None:
         if numbers := tuple(found[0] or found[1] for found in _NUMBER.findall(text[:_LONGEST])):
@@ -94,3 +117,7 @@ class Progress:
         if self._done and not self._failed:
             return self._done
         return (max(self._steps.values()), self._said) if len(self._steps) >= _STEPS else None
+
+
+def _shape(text: str) -> str:
+    return _ANY_NUMBER.sub("0", text.strip()[:_LONGEST])

@@ -36,7 +36,7 @@ _IN_TEXT = (
     re.compile(rf"^srun: error: {_HOST}: tasks? "),
     re.compile(rf"\b(?:failed|failure|hung) on node {_HOST}\b"),
     re.compile(rf"\b[Nn]ode failure on {_HOST}\b"),
-    re.compile(rf"\bON {_HOST} CANCELLED AT "),
+    re.compile(rf"\bON {_HOST} CANCELLED AT (?!\S{{1,40}} DUE TO NODE)"),  # of another node
     re.compile(rf"\bon node {_HOST} exited on signal "),
     # The system's log: of the kernel, or of a daemon with its number.
     re.compile(

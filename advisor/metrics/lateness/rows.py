@@ -222,6 +222,7 @@ def _row(
                 "recorded_more": _recorded_more(rank, of_all),
                 "own_excess_ns_per_step": round(own_excess),
                 "others_per_peer": of_all.per_peer[rank],
+                **({"host_ns_per_step": round(ranks.paces[rank])} if rank in ranks.paces else {}),
             }
         ),
         "wait_ns_per_step": round(sum(waits.values()) / max(len(waits), 1)),

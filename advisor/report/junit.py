@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from xml.etree import ElementTree as ET
 
 from advisor.findings import SEVERITY_ORDER, Finding, FindingsReport, OutcomeKind, Severity
@@ -21,6 +22,9 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     del store
     limit = SEVERITY_ORDER[Severity(options.fail_on)]
     merged = summary.explained(report)
+    of_rule: defaultdict[tuple[str, str], list[Finding]] = defaultdict(list)
+    for finding in report.findings:
+        of_rule[finding.run, finding.rule].append(finding)
     root = ET.Element("testsuites", name="advisor")
     for run in dict.fromkeys(outcome.run for outcome in report.outcomes):
         suite = ET.SubElement(root, "testsuite", name=printable(run))
@@ -41,7 +45,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             case = ET.SubElement(
                 suite, "testcase", classname="advisor.rules", name=printable(outcome.rule)
             )
-            found = [f for f in report.findings if f.run == run and f.rule == outcome.rule]
+            found = of_rule[run, outcome.rule]
             grave = [f for f in found if SEVERITY_ORDER[f.severity] <= limit]
             if outcome.outcome is OutcomeKind.ERROR:
                 tally["errors"] += 1

@@ -74,7 +74,8 @@ def views(
     most = max((max(_ends(item)) for item in report.findings if item.savings_ns), default=0.0)
     drawn = _with_pictures(report)
     several = len(report.runs) > 1
-    asked = rules if several else set[str]()
+    asked = {*rules} if several else set[str]()
+    cured: dict[tuple[str, str], FindingView] = {}
     # The pictures of several recordings share what one of a single one may have.
     marks = max(MAX_MARKS // max(len(drawn), 1), _LEAST_MARKS) if several else MAX_MARKS
     found: list[FindingView] = []
@@ -89,12 +90,13 @@ def views(
         if own and place and finding.fix:
             above = say(SUMMARY, "above", {"number": place, "steps": len(listed)})
             view = _without(view, listed, above)
-        like = next((one for one in found if _cured_alike(one, view)), None)
-        if like is not None:
+        cure = (finding.rule, finding.fix[0] if finding.fix else "")
+        if finding.fix and (like := cured.get(cure)) is not None:
             above = view.above or say(SUMMARY, "as-finding", {"number": like.number})
             view = _without(view, [*like.finding.fix, lower_first(like.finding.verify)], above)
         found.append(replace(view, sql="" if finding.rule in asked else finding.evidence.sql))
-        asked = asked | {finding.rule}
+        cured.setdefault(cure, found[-1])
+        asked.add(finding.rule)
     return [found[number - 1] for number, _ in summary.numbered(report)]
 
 
@@ -199,12 +201,6 @@ def _without(view: FindingView, steps: Sequence[str], above: str) -> FindingView
     then = [fix for fix in view.then if not any(fix in step for step in steps)]
     verify = "" if any(view.verify in step for step in steps) else view.verify
     return replace(view, above=above, then=then, verify=verify)
-
-
-def _cured_alike(one: FindingView, other: FindingView) -> bool:
-    """Whether both are of one rule and begin with the same fix."""
-    fix, same = one.finding.fix[:1], other.finding.fix[:1]
-    return bool(fix) and (one.finding.rule, fix) == (other.finding.rule, same)
 
 
 def _kind(link: str, rules: set[str]) -> str:

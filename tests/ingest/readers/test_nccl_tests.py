@@ -132,6 +132,22 @@ def test_a_row_whose_size_is_damaged_is_counted(size: str) -> None:
     assert harvest.dropped == {"row without a size": 1}
 
 
+@pytest.mark.parametrize("time", ["1e999", "nan", "inf"])
+def test_a_time_that_is_no_number_is_counted_by_its_name(time: str) -> None:
+    harvest = parse(HEADER + ROW.replace("25.87", time))
+    assert figures(harvest) == [(False, None, 0.32, 0), BOTH[1]]
+    assert harvest.dropped == {"time out of range": 1}
+
+
+@pytest.mark.parametrize("rank", ["99999999999", " \N{SUPERSCRIPT TWO}", "-1"])
+def test_a_rank_without_a_number_is_counted_and_stays_a_rank(rank: str) -> None:
+    """GIVEN two ranks, of which the last has none THEN the table is not one of a single rank."""
+    harvest = parse((HEADER + ROW).replace("Rank  1", f"Rank {rank}"))
+    assert {item.ranks for item in harvest.measurements} == {2}
+    assert harvest.dropped == {"rank out of range": 1}
+    assert harvest.measurements[0].hosts is None
+
+
 def test_per_iteration_columns_cputime_and_timestamps() -> None:
     columns = "{0}   algbw   busbw  #wrong  i_min  i_max  i_p99  i_cv%"
     head = "#       size         count      type   redop    root  "

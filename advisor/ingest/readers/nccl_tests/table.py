@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -41,6 +42,7 @@ class Devices:
     hosts: dict[str, set[str]] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     listed: Counter[tuple[str, int]] = field(default_factory=Counter)
+    unknown: int = 0  # lines whose rank cannot be used
 
     def see(self, group: str, rank: int, host: str) -> None:
         """One line of the list."""
@@ -56,9 +58,9 @@ class Devices:
 
     @property
     def size(self) -> int | None:
-        """Ranks of the first group, with those that the list leaves out."""
+        """Ranks of the first group, with those that the list leaves out or has no number of."""
         first = next(iter(self.ranks.values()), None)
-        return max(first) + 1 if first else None
+        return max(max(first) + 1, len(first) + self.unknown) if first else None
 
     @property
     def listed_hosts(self) -> tuple[str, ...] | None:
@@ -132,8 +134,10 @@ class Table:
             if len(whole) < len(places):
                 harvest.dropped["row cut"] += len(places) - len(whole)
             for in_place, values in zip(places, whole, strict=False):
-                time_us = real(values.get("time") or values.get("cputime"))
-                algbw = real(values.get("algbw"))
+                time_us, algbw, busbw = (
+                    _figure(values, name, harvest.dropped)
+                    for name in ("time" if "time" in values else "cputime", "algbw", "busbw")
+                )
                 if time_us is None and algbw is None:
                     continue  # N/A: this op has no such half, nothing was lost
                 harvest.add(
@@ -145,7 +149,7 @@ class Table:
                         in_place,
                         time_us,
                         algbw,
-                        real(values.get("busbw")),
+                        busbw,
                         self._wrong(values, row.dtype),
                         number,
                         self.devices.listed_hosts,
@@ -225,6 +229,14 @@ def half_columns(names: list[str]) -> list[str]:
     first = next((i for i, name in enumerate(names) if name in _TIMES), len(names))
     second = next((i for i in range(first + 1, len(names)) if names[i] in _TIMES), len(names))
     return names[:second]
+
+
+def _figure(values: Mapping[str, str], name: str, dropped: Counter[str]) -> float | None:
+    """A row's figure; one that is there and no number is counted by its name."""
+    found = real(values.get(name))
+    if found is None and values.get(name, "N/A").upper() != "N/A":
+        dropped[f"{name} out of range"] += 1
+    return found
 
 
 def _count(text: str | None) -> int | None:

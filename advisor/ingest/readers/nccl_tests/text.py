@@ -44,6 +44,7 @@ _RANK_LINE = re.compile(
     r"(?:#\s+)?Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?"
     r"(?:Pid\s+\d{1,10}\s+on\b\s{0,9}(\S{0,255})|on\s{1,9}(\S{1,255})\s{1,9}device\b)"
 )
+_SOME_RANK_LINE = re.compile(r"#\s+Rank\s.{1,200}\bdevice\s{1,9}\d")
 _DEVICE = re.compile(
     r"\bdevice\s{1,9}\d{1,9}\s{1,9}\[[0-9a-fA-Fx:.]{1,32}\]\s{1,9}(\S(?:.{0,98}\S)?)\s{0,9}$"
 )
@@ -121,6 +122,10 @@ class TableParser:
             self._devices.see(group, int(found[1]), found[3] or found[4] or "")
             if device := _DEVICE.search(text):
                 self._devices.names.add(device[1])
+            return True
+        if _SOME_RANK_LINE.match(text):
+            self._harvest.dropped["rank out of range"] += 1
+            self._devices.unknown += self._devices_open
             return True
         if found := _LIBRARY.search(text):
             self._harvest.nccl_version = version_text(int(found[1][:9]))

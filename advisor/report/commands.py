@@ -31,7 +31,8 @@ _CALL = (
     r"|\b[A-Za-z_]\w*\((?=[^()]*\w=)[^()]*\)"
 )
 _KEYWORD = r"\b[a-z]+(?:_[a-z]+)+=[^\s,;:)]*[^\s,;:).]"
-_INLINE = re.compile(f"{_OURS}|{_LAUNCH}|{_SETTING}|{_CALL}|{_KEYWORD}")
+_NAME = r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b|\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b"
+_INLINE = re.compile(f"{_OURS}|{_LAUNCH}|{_SETTING}|{_CALL}|{_KEYWORD}|{_NAME}")
 # A program we or the rules name, VARIABLE=value, name=value without further words, or a call.
 _COMMAND = re.compile(
     rf"{_OURS}$|(?:\$ )?(?:torchrun|python3?|sh|export|nvidia-smi|ibstat|ethtool)\s+\S(?!.*: )"

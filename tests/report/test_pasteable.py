@@ -79,6 +79,8 @@ def test_a_command_on_a_folder_of_any_name_is_code_as_a_whole(run: str) -> None:
         ("Garbage collection: gc.disable() after start-up", "gc.disable()"),
         ("Data loading: DataLoader(num_workers=N), so that", "DataLoader(num_workers=N)"),
         ("FSDP2: call model.unshard() before loading", "model.unshard()"),
+        ("on RoCE set NCCL_IB_GID_INDEX as the network needs", "NCCL_IB_GID_INDEX"),
+        ("a smaller bucket_cap_mb leaves less", "bucket_cap_mb"),
     ],
 )
 def test_code_inside_a_sentence_is_set_as_code(said: str, code: str) -> None:

@@ -16,10 +16,12 @@ MOST_BRACKETS = 100
 """Inside each other."""
 
 _ENDLESS = re.compile(
-    r"\b(?:levenshtein|editdist3|damerau_levenshtein|jaro_similarity|jaro_winkler_similarity)\b",
+    r"\b(?:levenshtein|editdist3|damerau_levenshtein|jaro_similarity|jaro_winkler_similarity"
+    r"|lpad|rpad|repeat)\b",
     re.IGNORECASE,
 )
-"""Functions of two texts that take the product of their lengths: nothing stops one such call."""
+"""Functions of two texts that take the product of their lengths, and those that make a text of any
+length: nothing stops one such call."""
 
 _LONGEST_PATTERN = 200
 """Of LIKE, ILIKE and GLOB, which take that product too: known before, and as short as a name."""

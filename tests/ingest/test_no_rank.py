@@ -115,7 +115,7 @@ def test_half_a_rank_is_none(tmp_path: Path) -> None:
     store = read(path)
     assert _ranks(store) == [(0, 1, True)]
     ((note,),) = store.con.execute("SELECT note FROM source").fetchall()
-    assert note == "the trace does not say its rank: taken as rank 0"
+    assert note == "the trace says no rank that can be used: taken as rank 0"
 
 
 @pytest.mark.parametrize(

@@ -479,6 +479,11 @@ def test_steps_timed_without_the_profiler_say_what_is_noise_and_no_other_step_ti
     assert change.share == untimed[1]["difference"]["share"] > 0
     # Without the profiler the other run is faster: the two do not agree.
     assert (change.significant, change.high) == (False, change.share)
+    # Another run that has no such steps changes nothing between these two.
+    with api.load_runs([fast, slow, runs[0]]) as run:
+        of_three = comparison(run.store.con, {**timed, "gpt2-tiny-ddp-2": Timed()})
+    assert of_three.differences[0] == change
+    assert of_three.differences[1].steps == (4, 4)
     lines = dict(comparison_figures.figures(found))
     assert lines["unprofiled ms"] == ["104 (8)", "44 (8)"]
     assert [row.unprofiled_step_ns for row in found.runs] == [103_900_000, 43_500_000]

@@ -56,8 +56,8 @@ def command(
     """Compare RUNs (folders of traces, single traces, or stores) with BASE.
 
     A difference of step times counts when its 95 % interval leaves out zero: an exact rank test,
-    for which each run needs at least 4 steps (those timed without the profiler, where every run's
-    profile.json has some, else the traced ones). --fail-if step_time, exposed_comm
+    for which each run needs at least 4 steps (those timed without the profiler, where profile.json
+    of both runs has some, else the traced ones). --fail-if step_time, exposed_comm
     and idle fail (1) on a value over the limit that is beyond noise, and cannot tell (2) where it
     is within noise; memory is one number, taken as it is.
     """

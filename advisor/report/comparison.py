@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from advisor.findings import Finding
@@ -10,7 +10,7 @@ from advisor.messages import COMPARED, MOST_TITLE, say
 from advisor.metrics.compare.changes import because, changes
 from advisor.metrics.compare.figures import RunFigures
 from advisor.metrics.compare.new_findings import NewFinding, new_finding
-from advisor.metrics.compare.runs import Comparison, step_difference
+from advisor.metrics.compare.runs import Comparison, step_difference, tested_samples_ns
 from advisor.metrics.compare.significance import Difference
 from advisor.report.clean import shorten_middle
 from advisor.report.comparison_figures import signed, signed_share
@@ -46,6 +46,7 @@ def headline(found: Comparison) -> str:
 
 
 def _against(found: Comparison, row: RunFigures, change: Difference) -> str:
+    before_ns, after_ns = (mean(ns) for ns in tested_samples_ns(found.base, row))
     values: dict[str, Any] = {
         "run": row.run,
         "base": found.base.run,
@@ -56,7 +57,7 @@ def _against(found: Comparison, row: RunFigures, change: Difference) -> str:
         "because": why(found, row, change),
         "steps": " and ".join(map(str, change.steps)),
         "needed": change.steps_needed,
-        "mean_share": _mean(row) / _mean(found.base) - 1,
+        "mean_share": after_ns / before_ns - 1,
     }
     code = outcome(found.base, row, change)
     title = say(COMPARED, code, values)
@@ -73,16 +74,11 @@ def outcome(base: RunFigures, row: RunFigures, change: Difference) -> str:
     return {True: "differs", False: "same", None: "unknown"}[change.significant]
 
 
-def _mean(row: RunFigures) -> float:
-    return sum(row.tested_samples_ns) / len(row.tested_samples_ns)
-
-
 def _means_part(base: RunFigures, row: RunFigures) -> bool:
     """Whether a few long steps make what no median shows."""
-    longer, shorter = sorted((row, base), key=_mean, reverse=True)
-    samples = longer.tested_samples_ns
-    has_long = max(samples) > _LONG * median(samples)
-    return has_long and _mean(longer) > (1 + _MUCH) * _mean(shorter)
+    shorter, longer = sorted(tested_samples_ns(base, row), key=mean)
+    has_long = max(longer) > _LONG * median(longer)
+    return has_long and mean(longer) > (1 + _MUCH) * mean(shorter)
 
 
 def why(found: Comparison, row: RunFigures, change: Difference) -> str:

@@ -37,7 +37,7 @@ def notes(found: Comparison) -> list[str]:
         *(
             say(COMPARED_NOTES, "same-steps", {"run": row.run, "base": found.base.run})
             for row in found.runs[1:]
-            if row.tested_samples_ns == found.base.tested_samples_ns
+            if row.step_samples_ns == found.base.step_samples_ns
         ),
         *(
             say(COMPARED_NOTES, code, {})

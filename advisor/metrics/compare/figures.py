@@ -89,11 +89,6 @@ class RunFigures:
         return None if tokens is None else tokens * 1e9 / self.step_ns
 
     @property
-    def tested_samples_ns(self) -> list[int]:
-        """The steps that tell a difference from noise: timed without the profiler, if any were."""
-        return self.unprofiled_samples_ns or self.step_samples_ns
-
-    @property
     def unprofiled_step_ns(self) -> float | None:
         """Median of the steps timed without the profiler; None where none were."""
         samples = self.unprofiled_samples_ns
@@ -118,8 +113,8 @@ def figures(
     """The figures of one run; None when it has no used step.
 
     ``step_ns`` is the step time of every command, and ``step_samples_ns`` are the steps that it is
-    the median of. ``timed_ns`` are step times measured without the profiler (profile.json): where
-    given, they say whether a difference is noise, for they are more and undisturbed.
+    the median of. ``timed_ns`` are step times measured without the profiler (profile.json): of two
+    runs that have some they say whether the difference is noise, for they are undisturbed.
     """
     split = con.execute(
         "SELECT count(DISTINCT step), count(DISTINCT rank), avg(compute_ns), "

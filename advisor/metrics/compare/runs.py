@@ -47,13 +47,23 @@ class Comparison:
         return self.runs[0]
 
 
+def tested_samples_ns(*rows: RunFigures) -> list[list[int]]:
+    """Of each the steps that tell a difference from noise: like is compared with like.
+
+    Those timed without the profiler, where each has some, else the traced ones.
+    """
+    if all(row.unprofiled_samples_ns for row in rows):
+        return [row.unprofiled_samples_ns for row in rows]
+    return [row.step_samples_ns for row in rows]
+
+
 def step_difference(base: RunFigures, row: RunFigures) -> Difference:
     """How the step times differ, and whether beyond noise.
 
     Steps timed without the profiler that say the opposite leave it within noise.
     """
     share = row.step_ns / base.step_ns - 1
-    return difference(base.tested_samples_ns, row.tested_samples_ns, share=share)
+    return difference(*tested_samples_ns(base, row), share=share)
 
 
 def comparison(
@@ -71,15 +81,12 @@ def comparison(
     in for the hardware table.
     """
     found, theories = [], []
-    unprofiled = all(timed.step_ns for timed in runs.values())  # like is compared with like
     for name, timed in runs.items():
         known = theory(con, name, device_peak_flops=device_peak_flops)
         tokens = timed.tokens_per_step
         if tokens is None and known is not None:
             tokens = known.tokens_per_step
-        row = compare.figures(
-            con, name, timed_ns=timed.step_ns if unprofiled else (), tokens_per_step=tokens
-        )
+        row = compare.figures(con, name, timed_ns=timed.step_ns, tokens_per_step=tokens)
         if row is None:
             raise AdvisorError(
                 "no step in this run is complete on all ranks",

@@ -65,7 +65,9 @@ def assign_ranks(
             trace.rank = free if number is None else number
             taken.add(trace.rank)
             order = " in order of the files' names" if several or number is not None else ""
-            trace.guessed = f"the trace says no rank that can be used: taken as rank {trace.rank}{order}"
+            trace.guessed = (
+                f"the trace says no rank that can be used: taken as rank {trace.rank}{order}"
+            )
 
 
 def check_parts(traces: Sequence[Trace], summary: Summary, context: ReadContext) -> None:

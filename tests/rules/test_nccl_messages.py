@@ -621,3 +621,13 @@ def test_a_plugin_that_does_not_fit_the_system_ends_nothing_but_what_asked_for_i
         "asked-for": ("plugin-glibc", "critical"),
         "program": ("system-too-old", "critical"),
     }
+
+
+def test_a_kernel_fails_because_its_gpu_is_gone_not_the_reverse(tmp_path: Path) -> None:
+    xid = "Nov 25 10:11:12 a1 kernel: NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n"
+    crash = "[rank0]: RuntimeError: CUDA error: unspecified launch failure\n"
+    found = first_causes(tmp_path, {"gone": xid + crash, "kernel": crash})
+    assert {name: item.evidence.facts["message"] for name, item in found.items()} == {
+        "gone": "gpu-lost",
+        "kernel": "illegal-access",
+    }

@@ -636,19 +636,21 @@ def test_a_kernel_fails_because_its_gpu_is_gone_not_the_reverse(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("line", "is_missing"),
     [
-        ("NET/Plugin : Plugin load (libnccl-net-ofi.so) returned 2 : libnccl-net-ofi.so: cannot open "
+        ("NET/Plugin : Plugin load (libnccl-net-ofi.so) returned 2 : libnccl-net-ofi.so: cannot "
+         "open shared object file: No such file or directory", True),
+        ("NET/Plugin : Plugin load (libnccl-net.so) returned 2 : libfabric.so.1: cannot open "
          "shared object file: No such file or directory", True),
-        ("NET/Plugin : Plugin load (libnccl-net.so) returned 2 : libfabric.so.1: cannot open shared "
-         "object file: No such file or directory", True),
         ("NET/Plugin : dlerror=libnccl-net-ofi.so: cannot open shared object file: No such file or "
          "directory No plugin found (libnccl-net-ofi.so), using internal implementation", True),
-        ("NET/Plugin: Could not find: ofi libnccl-net-ofi.so. Using internal network plugin.", True),
-        ("NET/Plugin: Could not find: none libnccl-net-none.so. Using internal network plugin.", False),
+        ("NET/Plugin: Could not find: ofi libnccl-net-ofi.so. Using internal network "
+         "plugin.", True),
+        ("NET/Plugin: Could not find: none libnccl-net-none.so. Using internal network "
+         "plugin.", False),
         ("NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.", False),
         ("NET/Plugin : dlerror=libnccl-net.so: cannot open shared object file: No such file or "
          "directory No plugin found (libnccl-net.so), using internal implementation", False),
-        ("TUNER/Plugin: Plugin load returned 2 : libnccl-net.so: cannot open shared object file: No "
-         "such file or directory : when loading libnccl-tuner.so", False),
+        ("TUNER/Plugin: Plugin load returned 2 : libnccl-net.so: cannot open shared object file: "
+         "No such file or directory : when loading libnccl-tuner.so", False),
     ],
 )  # fmt: skip
 def test_a_plugin_that_was_asked_for_and_is_not_there_is_named(

@@ -152,7 +152,9 @@ def test_chart_and_predictions_say_it_too(name: str, fixtures_dir: Path) -> None
         report = run.report
         page = render(report, run.store, "html")
     (about,) = (item for item in report.findings if item.id == report.verdict.finding)
-    assert re.findall(r"finding 1: ([^<]*?) could go", plain(page)) == [summary.per_step(about)] * 2
+    # Where an interval is longer than its kinds of time, the outline has the line that says so.
+    marked = re.findall(r"finding 1: ([^<]*?) could go", plain(page))
+    assert set(marked) == {summary.per_step(about)}
     if about.is_of_unknown_cost():
         gain = Gain(about.savings_low_ns or 0, about.savings_ns or 0, about.savings_high_ns or 0)
         assert not any(said.is_like(gain) for said in gains_said(page))

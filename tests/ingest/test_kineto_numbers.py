@@ -61,7 +61,7 @@ def test_a_time_in_the_name_is_no_rank(tmp_path: Path, name: str) -> None:
     path.write_text(json.dumps({"traceEvents": [event(0)]}))
     store = read(path)
     assert store.con.execute("SELECT rank FROM rank").fetchall() == [(0,)]
-    assert "the trace does not say its rank" in notes(store)
+    assert "the trace says no rank that can be used" in notes(store)
 
 
 def test_a_rank_of_six_digits_in_the_name(tmp_path: Path) -> None:

@@ -431,6 +431,7 @@ def test_three_runs_are_compared_with_the_first(runs: list[str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_page_of_many_runs_stays_small(fixtures_dir: Path) -> None:
     """GIVEN five runs THEN the base and the one that differs most have sections of their own."""
     names = ["lab-ddp-compute-bound", "lab-ddp-slow-rank", "lab-ddp-slow-link", "lab-ddp-blocking"]

@@ -54,7 +54,7 @@ def _kernels(without: int | None = None, count: int = _MANY) -> list[str]:
 
 @pytest.mark.parametrize("layout", _LAYOUTS.values(), ids=_LAYOUTS)
 @pytest.mark.parametrize(
-    ("first", "deep", "count"), [("name", 0, 9_500), *long(("ph", 0, 9_500)), ("ts", 2, 500)]
+    ("first", "deep", "count"), [("name", 0, 9_500), *long(("ph", 0, 9_500), ("ts", 2, 500))]
 )
 def test_a_giant_event_is_one_event(
     tmp_path: Path, layout: Callable[..., str], first: str, deep: int, count: int

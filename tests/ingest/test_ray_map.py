@@ -250,6 +250,7 @@ def _assert_same_without(folder: Path, paths: Sequence[Path]) -> None:
             assert _rows(found, table) == _rows(expected, table)
 
 
+@pytest.mark.long
 def test_files_that_cannot_be_read_are_named_and_counted(cluster: _Nodes, tmp_path: Path) -> None:
     traces, folder = tmp_path / "traces", tmp_path / "set"
     good = [_trace(traces, rank, world=9) for rank in range(4)]
@@ -273,6 +274,7 @@ def test_files_that_cannot_be_read_are_named_and_counted(cluster: _Nodes, tmp_pa
     assert noted_paths == set(map(str, [*twice, empty, foreign]))
 
 
+@pytest.mark.long
 def test_ranks_can_be_added_and_only_force_replaces_them(cluster: _Nodes, tmp_path: Path) -> None:
     traces, folder = tmp_path / "traces", tmp_path / "set"
     paths = [_trace(traces, rank, world=3) for rank in range(3)]

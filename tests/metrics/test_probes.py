@@ -211,14 +211,14 @@ def test_a_probe_of_other_hosts_changes_no_finding_and_is_said_to_be_unused(
     assert hosts[-1] in said.text and HOSTS[0] in said.text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_probe_of_one_of_the_hosts_denies_nothing(tmp_path: Path) -> None:
     row, finding, _ = place(FIXTURE, probe(tmp_path / "probe.json", None, [HOSTS[0]] * 4))
     assert row["evidence"]["probe"] is None
     assert finding.severity == "critical"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_host_that_was_not_probed_is_not_denied(tmp_path: Path) -> None:
     """Rank 1's host is slow in the traces; the probe was of the three others."""
     hosts = [HOSTS[0], HOSTS[0], HOSTS[2], HOSTS[3]]

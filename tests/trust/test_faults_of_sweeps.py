@@ -184,11 +184,11 @@ def _limit(kind: int, most: int) -> Callable[[], None]:
 
 @pytest.mark.parametrize(
     ("kind", "most", "words"),
-    [
-        *long((resource.RLIMIT_FSIZE, 4_000, "too large")),
-        *long((resource.RLIMIT_NOFILE, 12, "too many open files")),
+    long(
+        (resource.RLIMIT_FSIZE, 4_000, "too large"),
+        (resource.RLIMIT_NOFILE, 12, "too many open files"),
         (resource.RLIMIT_AS, 600 << 20, "memory"),
-    ],
+    ),
     ids=["quota of a file", "no descriptors", "no memory"],
 )
 def test_too_little_of_something(
@@ -245,7 +245,7 @@ def test_two_at_once(finished: Path, tmp_path: Path) -> None:
     is_whole(tmp_path)
 
 
-@pytest.mark.parametrize("how", ["replaced", *long("removed")])
+@pytest.mark.parametrize("how", long("replaced", "removed"))
 def test_the_journal_changes_meanwhile(how: str, finished: Path, tmp_path: Path) -> None:
     cut(finished, tmp_path, 0)
 
@@ -263,7 +263,7 @@ def test_the_journal_changes_meanwhile(how: str, finished: Path, tmp_path: Path)
     assert half_written(tmp_path) == []
 
 
-@pytest.mark.parametrize("redirected", [">&- 2>&-", *long(">&-")])
+@pytest.mark.parametrize("redirected", long(">&- 2>&-", ">&-"))
 def test_closed_streams(redirected: str, finished: Path, tmp_path: Path) -> None:
     """Standard output is closed; where it breaks, as with `head`, is in test_faults."""
     cut(finished, tmp_path, _TRIALS)

@@ -58,6 +58,7 @@ def test_a_crash_is_a_result_and_its_log_says_why(tmp_path: Path) -> None:
     assert handlers == [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
 
 
+@pytest.mark.long
 def test_a_hang_ends_within_the_limit_and_leaves_its_stacks(tmp_path: Path) -> None:
     # GIVEN steps of ten minutes and a limit of ten seconds
     slow = {"layers": 1, "forward_ms": 600_000, "backward_ms": 1, "gradient_mb": 0.01}

@@ -32,7 +32,8 @@ _TIME = (
     "WHERE ($op IS NULL OR op = $op) AND ($of_group IS NULL OR process_group = $of_group)"
 )
 _MISSING = (
-    "SELECT DISTINCT m.rank AS rank, m.rank IN (SELECT rank FROM rank) AS is_cut "
+    "SELECT DISTINCT m.rank AS rank, m.rank IN (SELECT rank FROM rank) AS is_cut, "
+    "m.rank IN (SELECT rank FROM blind_rank) AS is_blind "
     "FROM group_member m WHERE process_group = $of_group "
     "AND m.rank NOT IN (SELECT rank FROM whole_rank) ORDER BY 1"
 )
@@ -115,12 +116,16 @@ def _sentence(groups: Sequence[str | None], sandbox: Sandbox) -> str:
     known = [group for group in groups if group is not None]
     rows = _missing(groups, sandbox)
     absent = {int(row["rank"]) for row in rows if not row["is_cut"]}
+    blind = {int(row["rank"]) for row in rows if row["is_blind"]}
     cut = {int(row["rank"]) for row in rows if row["is_cut"]} - absent
     if absent:
         who = f"{some_ranks(sorted(absent))} of {'its' if len(known) == 1 else 'their'} group"
         who += "s were" if len(known) > 1 else f" {'were' if len(absent) > 1 else 'was'}"
         why = f"{who[:1].upper()}{who[1:]} not read"
         those = "them" if len(absent) > 1 else "it"
+    elif cut and cut <= blind:
+        verb, those = ("lack", "them") if len(cut) > 1 else ("lacks", "it")
+        why = f"{some_ranks(sorted(cut)).capitalize()} {verb} device events"
     elif cut:
         why, those = f"The recording of {some_ranks(sorted(cut))} is cut", "it"
     else:

@@ -49,7 +49,7 @@ def test_every_rule_with_a_gain_says_whether_it_is_time_in_calls() -> None:
 
 
 def found(
-    ranks: list[int], *, alone: int, world: int = 4, known: bool = True
+    ranks: list[int], *, alone: int, world: int = 4, known: bool = True, blind: tuple[int, ...] = ()
 ) -> tuple[FindingsReport, Finding]:
     """Twelve exposed reductions per step, of which ``alone`` were not read on all ranks."""
     call = {"rank": ranks, "step": 0, "op": "all_reduce", "process_group": "0"}
@@ -66,7 +66,20 @@ def found(
         ],
         "step_breakdown": [{**steps, "exposed_comm_ns": 24_000_000, "comm_ns": 24_000_000}],
     }
+    if blind:
+        seen = {"cpu_ops": 9, "runtime_calls": 9, "launches": 9, "annotations": 0}
+        seen |= {"python_calls": 0, "backend_spans": 0, "known_ns": 0, "plain_fp32_ns": 0}
+        tables["rank_content"] = [
+            {**seen, "rank": ranks, "device_events": 9, "kernel_ns": 9},
+            {**seen, "rank": list(blind), "device_events": 0, "kernel_ns": 0},
+        ]
+        tables["rank"] = [{"rank": [*ranks, *blind], "world_size": world, "timeline": "device"}]
+        tables["step"] = [
+            {"rank": [*ranks, *blind], "step": 0, "start_ns": 0, "end_ns": 100_000_000},
+        ]
     with store_of(ranks=len(ranks), world_size=world, steps=1, tables=tables) as store:
+        left_out = "UPDATE step SET left_out = 'no-device' WHERE list_contains(?, rank)"
+        store.con.execute(left_out, [list(blind)])
         report = diagnose(store, select=["no-overlap-at-all"])
     return report, report.findings[0]
 
@@ -97,6 +110,12 @@ def test_missing_ranks_take_the_sure_part_and_are_named(ranks: list[int], who: s
     (said,) = report.runs[0].caveats
     assert said.code == "ranks-not-read"
     assert said.values["missing"] == [rank for rank in range(4) if rank not in ranks]
+
+
+def test_a_rank_without_device_events_is_called_that() -> None:
+    _, finding = found([0, 1, 2], alone=12, blind=(3,))
+    assert (finding.severity, finding.savings_low_ns) == (Severity.INFO, 0)
+    assert "Rank 3 lacks device events" in finding.message
 
 
 def test_events_that_most_calls_of_a_whole_group_lost_take_the_sure_part() -> None:

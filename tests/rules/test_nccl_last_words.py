@@ -57,6 +57,9 @@ WELL = {
     "a logger's note": "INFO: 3 unknown keys\nINFO: next epoch\n",
     "a warning of Python's": "a.py:609: UserWarning: `pad` should be positive. This will cause "
     "errors when batch generating\n  warnings.warn(\n",
+    "a warning of torch's": "[rank1]:[W1128 21:06:44.077265378 socket.cpp:207] [c10d] The hostname "
+    "of the client socket cannot be retrieved. err=-3\n",
+    "Lightning's end": "cache: shard 3 missing\n`Trainer.fit` stopped: `max_steps=42` reached.\n",
     "a note of glog": "I0904 19:50:19.025613 1405 a.cc:8] tpu: Failed to open libtpu.so\n",
 }
 
@@ -86,10 +89,21 @@ def test_a_text_without_a_failing_word_is_no_output_yet(tmp_path: Path) -> None:
         pass
 
 
-def test_a_table_that_names_errors_is_no_output(tmp_path: Path) -> None:
-    table = tmp_path / "runs.csv"
-    table.write_text("run,state\n1,failed\n2,killed\n")
-    with pytest.raises(AdvisorError), advisor.load(str(table)):
+REFUSED = "host:1:1 [0] misc/socket.cc:1 NCCL WARN Connection refused\n"
+NO_OUTPUTS = {
+    "a table": ("runs.csv", "run,state\n1,failed\n2,killed\n"),
+    "our report": ("findings.json", '{\n "schema_version": 3,\n "runs": ["' + REFUSED),
+    "our page": ("report.html", f"<!DOCTYPE html>\n<p>{REFUSED}"),
+    "our JUnit": ("report.xml", f'<?xml version="1.0"?>\n<testsuites>{REFUSED}'),
+}
+
+
+@pytest.mark.parametrize("name", NO_OUTPUTS)
+def test_what_quotes_errors_is_no_output(tmp_path: Path, name: str) -> None:
+    """GIVEN a table, or a diagnosis kept beside its traces THEN it is not read as a log."""
+    path = tmp_path / NO_OUTPUTS[name][0]
+    path.write_text(NO_OUTPUTS[name][1])
+    with pytest.raises(AdvisorError), advisor.load(str(path)):
         pass
 
 

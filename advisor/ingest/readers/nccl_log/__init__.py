@@ -113,6 +113,10 @@ _OF_A_RANK = re.compile(
 # Values that a program prints, and words of its below them.
 _VALUES = re.compile(rb"(?:[\[(][^\]\)\n{\"]{0,400}[\])]\s{0,8}\n){1,1000}[A-Za-z]")
 _ELEMENT = re.compile(rb"<[A-Za-z/!?]")
+# A page or a document of ours, in which a log may be quoted: a diagnosis that is read again.
+_QUOTES = re.compile(
+    rb"\s{0,8}(?:<(?:!doctype|html|\?xml)\b|\{\s{0,8}\"(?:schema|advisor)_version\")", re.IGNORECASE
+)
 
 # A time, rank or worker in brackets with words behind it, where data have a comma or their end.
 _BRACKETED = re.compile(
@@ -122,6 +126,8 @@ _BRACKETED = re.compile(
 
 def detect(source: Source) -> bool:
     """Lines with NCCL's own prefix, which a job's output may print late, or a known reason."""
+    if _QUOTES.match(source.head):
+        return False
     if looks_like_log(source.head):
         return True
     head = unwrapped(source.head)

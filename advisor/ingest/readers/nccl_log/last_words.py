@@ -64,7 +64,7 @@ _NO_FAILURE = re.compile(
 )
 _IN_PASSING = re.compile(
     r"\b(?:\w{0,30}warn(?:ing)?|deprecat\w{1,6}|info|debug|notice|ignor(?:ed|ing)|skipp(?:ed|ing)|retry(?:ing)?|"
-    r"optional|recovered|will be (?:used|ignored)|instead)\b",
+    r"optional|recovered|will be (?:used|ignored)|instead)\b|(?:^|\[)[IW]\d{3,4} \d\d:\d\d:\d\d",
     re.IGNORECASE,
 )
 # The job trained on behind it, or says itself that it came to its end.
@@ -72,6 +72,7 @@ _WELL = re.compile(
     r"\b(?:[Ll]oss\b.{0,40}\d|it/s\b|s/it\b|per iteration)|"
     r"\b(?:(?:training|job|run|benchmark|test|all|successfully|has|is|was)\b.{0,30}"
     r"\b(?:complete[d]?|finished|done|succeeded|passed)|completed successfully|100%\|)|"
+    r"`Trainer\.fit` stopped: .{0,60} reached|"
     r"^\s{0,8}(?:done|finished|complete[d]?|success)\b|exit(?:ed)?(?: with)?(?: code| status)? 0\b",
     re.IGNORECASE,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from markupsafe import Markup, escape
 
@@ -32,7 +33,17 @@ _CALL = (
 )
 _KEYWORD = r"\b[a-z]+(?:_[a-z]+)+=[^\s,;:)]*[^\s,;:).]"
 _NAME = r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b|\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b"
-_INLINE = re.compile(f"{_OURS}|{_LAUNCH}|{_SETTING}|{_CALL}|{_KEYWORD}|{_NAME}")
+# A program by its name, or one that may be a plain word too with its arguments.
+_ARGUMENT = r"(?:[/-][^\s,;:')]*[^\s,;:').]|'[^']*'|(?:all|unlimited)\b|[A-Z]{2,}\b|\d+\b)"
+_PIPED = rf"\| grep(?: {_ARGUMENT})*(?: \w+)?"
+_PROGRAM = (
+    r"(?<![\w./-])(?:(?:dcgmi diag|docker run|git lfs pull|hccn_tool|npu-smi info|nvidia-smi nvlink"
+    r"|pip (?:install [\w-]+|list)|py-spy dump|ray st(?:atus|art|op)|chronyc tracking|dmesg|ibstat"
+    rf"|lspci|mlxlink|(?:amd|nvidia|rocm)-smi|perftest|ulimit)(?![\w-])(?: {_ARGUMENT})*"
+    r"|(?:df|ethtool|fi_info|free|ip|ldd|mpirun|nc|pip install|python3?|sacct|sbatch"
+    rf"|srun)(?= [-'/])(?: {_ARGUMENT})*)(?: {_PIPED})?"
+)
+_INLINE = re.compile(f"«[^»]*»|{_OURS}|{_LAUNCH}|{_SETTING}|{_CALL}|{_KEYWORD}|{_PROGRAM}|{_NAME}")
 # A program we or the rules name, VARIABLE=value, name=value without further words, or a call.
 _COMMAND = re.compile(
     rf"{_OURS}$|(?:\$ )?(?:torchrun|python3?|sh|export|nvidia-smi|ibstat|ethtool)\s+\S(?!.*: )"
@@ -69,21 +80,27 @@ def _breakable(code: str) -> Markup:
 
 def inline_code(text: str) -> Markup:
     """Escaped text in which `words between backticks`, our commands and settings are code."""
-    parts = printable(text).split("`")
-    if len(parts) % 2 == 0:
-        return escape("`".join(parts))
     return Markup("").join(
-        _CODE.format(part) if index % 2 else _with_commands(part)
-        for index, part in enumerate(parts)
+        _CODE.format(part) if is_code else escape(part) for part, is_code in code_spans(text)
     )
 
 
-def _with_commands(text: str) -> Markup:
-    written, after = [], 0
-    for match in _INLINE.finditer(text):
-        written += [escape(text[after : match.start()]), _CODE.format(match[0])]
-        after = match.end()
-    return Markup("").join([*written, escape(text[after:])])
+def code_spans(text: str) -> Iterator[tuple[str, bool]]:
+    """The parts of a text, and whether each is code: what a log says between «…» is none."""
+    parts = printable(text).split("`")
+    if len(parts) % 2 == 0:
+        yield "`".join(parts), False
+        return
+    for index, part in enumerate(parts):
+        if index % 2:
+            yield part, True
+            continue
+        after = 0
+        for match in _INLINE.finditer(part):
+            yield part[after : match.start()], False
+            yield match[0], not match[0].startswith("«")
+            after = match.end()
+        yield part[after:], False
 
 
 def is_command(text: str) -> bool:

@@ -9,6 +9,7 @@ from advisor.findings import Finding, FindingsReport, Table
 from advisor.messages import SUMMARY, say
 from advisor.report import humanise, summary
 from advisor.report.clean import one_line, printable
+from advisor.report.commands import code_spans
 from advisor.report.options import Options
 from advisor.store.store import Store
 
@@ -19,11 +20,11 @@ _MAX_ROWS = 20
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
     """GitHub-flavoured Markdown; everything from the trace is escaped."""
     del store, options
-    lines = [f"## {_escape(report.verdict.headline())}", "", _escape(summary.state(report)), ""]
+    lines = [f"## {_with_code(report.verdict.headline())}", "", _escape(summary.state(report)), ""]
     if report.verdict.why:
-        lines += [_escape(report.verdict.why), ""]
+        lines += [_with_code(report.verdict.why), ""]
     for text in summary.caveats(report):
-        lines += [_escape(f"Note: {text}"), ""]
+        lines += [_with_code(f"Note: {text}"), ""]
     if report.verdict.next_steps:
         for index, step in enumerate(report.verdict.next_steps, 1):
             lines += _typed(f"{index}. ", step)
@@ -52,7 +53,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
 def _details(number: int, finding: Finding, report: FindingsReport) -> Iterator[str]:
     title = _escape(summary.cause(finding, report))
     yield from (f"<details><summary>{number}. {title}</summary>", "")
-    yield from (_escape(summary.words(finding)), "")
+    yield from (_with_code(summary.words(finding)), "")
     sure = summary.confidence(finding)
     gain = summary.gain(finding, summary.per(report))
     yield f"**Gives** {_escape(gain)}{f' ({_escape(sure)})' if sure else ''}."
@@ -94,13 +95,10 @@ def _typed(lead: str, text: str) -> Iterator[str]:
 
 
 def _with_code(text: str) -> str:
-    """Escaped, but what stands between backticks is code, where nothing else is markup."""
-    parts = one_line(printable(text)).split("`")
-    if len(parts) % 2 == 0:
-        return _escape(text)
+    """Escaped, but code as the page has it stands between backticks, where nothing is markup."""
     return "".join(
-        f"`{part}`" if index % 2 and part.strip() else _SPECIAL.sub(r"\\\1", part)
-        for index, part in enumerate(parts)
+        f"`{part}`" if is_code and part.strip() else _SPECIAL.sub(r"\\\1", part)
+        for part, is_code in code_spans(one_line(text))
     )
 
 

@@ -47,8 +47,8 @@ def test_where_a_report_was_written_is_no_place_to_read(flags: str) -> None:
 
 
 def test_markdown_shows_code_as_code_and_nothing_else_as_markup() -> None:
-    page = render(report_with("look at `others wait ms` of <b>rank_2</b>"), None, "markdown")
-    assert "1. look at `others wait ms` of \\<b\\>rank\\_2\\</b\\>" in page
+    page = render(report_with("look at `others wait ms` of <b>rank*2</b>"), None, "markdown")
+    assert "1. look at `others wait ms` of \\<b\\>rank\\*2\\</b\\>" in page
 
 
 @pytest.mark.parametrize("text", ["one ` only", "``", "` `", "`<img src=x>` and ` more"])
@@ -77,6 +77,12 @@ def test_a_command_on_a_folder_of_any_name_is_code_as_a_whole(run: str) -> None:
     [
         ("to try, for up to 1 ms per step: num_workers=4", "num_workers=4"),
         ("Garbage collection: gc.disable() after start-up", "gc.disable()"),
+        ("Run dmesg -T | grep -i kill on that host.", "dmesg -T | grep -i kill"),
+        ("Test the path with perftest.", "perftest"),
+        ("and diagnose with dcgmi diag -r 3.", "dcgmi diag -r 3"),
+        ("Find who holds it (nvidia-smi): end it", "nvidia-smi"),
+        ("reach it (nc -vz HOST PORT), and", "nc -vz HOST PORT"),
+        ("Use docker run --ipc=host, and fewer", "docker run --ipc=host"),
         ("Data loading: DataLoader(num_workers=N), so that", "DataLoader(num_workers=N)"),
         ("FSDP2: call model.unshard() before loading", "model.unshard()"),
         ("on RoCE set NCCL_IB_GID_INDEX as the network needs", "NCCL_IB_GID_INDEX"),
@@ -88,7 +94,7 @@ def test_code_inside_a_sentence_is_set_as_code(said: str, code: str) -> None:
 
 
 def test_a_bracket_behind_a_word_makes_no_code() -> None:
-    said = "record more step(s) on the rank(s) that wait (ibstat, ethtool)"
+    said = "record more step(s) on the rank(s) that wait (samples, tokens)"
     assert "<code>" not in inline_code(said)
 
 

@@ -169,7 +169,7 @@ def test_healthy_run_says_that_there_is_nothing_to_do() -> None:
     ids=["two", "one", "the first is of a finding", "the second is of a finding"],
 )  # fmt: skip
 def test_what_to_do_next_is_one_list_from_one_on(steps: list[str], listed: str, above: int) -> None:
-    """A step stands once: the row of the finding that advises it says which one it is."""
+    """The row of a finding has its first fix itself, also where the list above has it."""
     report = make_report()
     verdict = report.verdict.model_copy(update={"finding": None, "next_steps": steps})
     report = report.model_copy(update={"verdict": verdict})
@@ -178,17 +178,16 @@ def test_what_to_do_next_is_one_list_from_one_on(steps: list[str], listed: str, 
     assert [tag for tag in ("ol", "ul") if f'<{tag} class="steps"' in head] == [listed]
     assert head.count("<li>") == len(steps)
     rows = views(report, None, steps)
-    said = [say(SUMMARY, "above", {"number": above, "steps": len(steps)})] if above else []
-    assert [row.above for row in rows if row.above] == said
-    # Those that are folded are named where they are opened: "Action 2 above" is in sight.
+    assert sum(row.is_listed for row in rows) == bool(above)
+    # Those that are folded are named where they are opened.
     more = say(SUMMARY, "more-steps", {"steps": len(steps)})
     assert (f"<summary>{more}</summary>" in head) == (len(steps) > 1)
     assert len(steps) == 1 or (more.startswith("Action") and str(len(steps)) in more)
     # Of one that stands in its row alone the list opens with it, and the row leaves it out then.
-    assert page.count("clocks and temperature") == (1 if above else 2)
+    assert page.count("clocks and temperature") == 2
 
 
-def test_what_two_findings_of_a_rule_advise_stands_once() -> None:
+def test_what_two_findings_of_a_rule_advise_stands_in_one_list() -> None:
     report = make_report()
     buckets = report.findings[1]
     verify = "`MB` must fall."
@@ -197,7 +196,7 @@ def test_what_two_findings_of_a_rule_advise_stands_once() -> None:
     other = again.model_copy(update={"id": "other", "fix": ["Send bf16."]})
     report = report.model_copy(update={"findings": [report.findings[0], first, again, other]})
     page = render(report, None, "html")
-    assert [row.above for row in views(report, None)] == ["", "", "As finding 2", ""]
+    assert [row.is_listed for row in views(report, None)] == [False, False, True, False]
     # The row's fix begins the list below it; the proof is of the one with another fix too.
     counts = [page.count(text) for text in ("Send less.", "bucket_cap_mb=25", "must fall")]
     assert counts == [1, 2, 2]

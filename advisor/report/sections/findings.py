@@ -31,8 +31,8 @@ class FindingView:
     """One finding with everything a template needs, already in words.
 
     ``is_main``: the verdict is about it, and its evidence is not folded. ``then`` are the fixes
-    after the first, without those that the verdict or an earlier finding lists; ``above``: where
-    either lists the first, in words. ``run``: whose it is, where the page is of several.
+    after the first, without those that the verdict or an earlier finding lists; ``is_listed``:
+    either lists the first. ``run``: whose it is, where the page is of several.
     """
 
     number: int
@@ -48,7 +48,7 @@ class FindingView:
     sure: str
     location: str
     first_fix: str
-    above: str
+    is_listed: bool
     then: Sequence[str]
     tables: Sequence[Figure]
     timeline: Figure | None
@@ -86,14 +86,11 @@ def views(
             picture = crop.figure(store, finding, marks, explains=number == drawn[0])
         view = _view(number, finding, name, picture, rules, report, most)
         own = not several or finding.run == report.verdict.run
-        place = next((n for n, step in enumerate(listed, 1) if view.first_fix in step), 0)
-        if own and place and finding.fix:
-            above = say(SUMMARY, "above", {"number": place, "steps": len(listed)})
-            view = _without(view, listed, above)
+        if own and finding.fix and any(view.first_fix in step for step in listed):
+            view = _without(view, listed)
         cure = (finding.rule, finding.fix[0] if finding.fix else "")
         if finding.fix and (like := cured.get(cure)) is not None:
-            above = view.above or say(SUMMARY, "as-finding", {"number": like.number})
-            view = _without(view, [*like.finding.fix, lower_first(like.finding.verify)], above)
+            view = _without(view, [*like.finding.fix, lower_first(like.finding.verify)])
         found.append(replace(view, sql="" if finding.rule in asked else finding.evidence.sql))
         cured.setdefault(cure, found[-1])
         asked.add(finding.rule)
@@ -185,7 +182,7 @@ def _view(
         sure=summary.sure(finding),
         location=summary.place(finding),
         first_fix=finding.fix[0] if finding.fix else finding.verify,
-        above="",
+        is_listed=False,
         then=finding.fix[1:],
         tables=_tables(finding, name, summary.per(report)),
         timeline=picture,
@@ -196,11 +193,11 @@ def _view(
     )
 
 
-def _without(view: FindingView, steps: Sequence[str], above: str) -> FindingView:
-    """Without the steps that stand elsewhere on the page: its row says where."""
+def _without(view: FindingView, steps: Sequence[str]) -> FindingView:
+    """Without the steps that stand elsewhere on the page, but its row's first."""
     then = [fix for fix in view.then if not any(fix in step for step in steps)]
     verify = "" if any(view.verify in step for step in steps) else view.verify
-    return replace(view, above=above, then=then, verify=verify)
+    return replace(view, is_listed=True, then=then, verify=verify)
 
 
 def _kind(link: str, rules: set[str]) -> str:

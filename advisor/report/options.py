@@ -18,7 +18,7 @@ class Options(NamedTuple):
     that JUnit counts as a failure. ``generated_at``: time printed in the HTML report's last
     section; empty leaves it out, so that equal input gives equal bytes. ``comparison``: of the
     store's runs, with steps timed without the profiler, which traces do not hold. ``injected``:
-    the faults that were put into the run on purpose, said at the page's head.
+    the line on the faults that were put into the run on purpose, said at the page's head.
     """
 
     color: bool = False

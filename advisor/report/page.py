@@ -80,9 +80,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             several_runs=len(report.runs) > 1,
             info=say(STATES, "info", {"cost": ""}),
             generated_at=options.generated_at,
-            injected=say(SUMMARY, "injected", {"fault": options.injected})
-            if options.injected
-            else "",
+            injected=options.injected,
         )
     )
 

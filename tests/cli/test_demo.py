@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from advisor.cli import _profile_run, demo
 from advisor.config.paths import shipped
 from advisor.config.workload import load_workload
+from tests.report.support import make_report
 
 
 def test_a_healthy_step_computes_longer_for_the_same_call() -> None:
@@ -33,6 +34,20 @@ def test_a_busy_machine_is_said_before_its_waiting_is_found(
     monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert bool(demo.busy_machine()) == is_said
+
+
+def test_the_finding_that_names_the_fault_is_said_where_the_machine_s_load_leads() -> None:
+    """On a busy machine most of a step waits for a core: true, and not what was injected."""
+    report = make_report()
+    late = report.findings[0].model_copy(update={"ranks": [1]})
+    load = late.model_copy(update={"id": "no-free-core", "rule": "no-free-core", "ranks": [0, 1]})
+    busy = report.model_copy(update={"findings": [load, late]})
+    chosen = [demo.DEFAULT_FAULT]
+    assert f"Finding 2 names it: {late.title}." in demo.injected_line(chosen, {1}, busy)
+    for findings, ranks in (([late, load], {1}), ([load], {1}), ([load, late], {0})):
+        other = busy.model_copy(update={"findings": findings})
+        assert "Finding" not in demo.injected_line(chosen, ranks, other)
+    assert demo.injected_line([], set(), busy) == ""
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from advisor.cli import demo
 from advisor.messages import SUMMARY, say
 from advisor.report import first, render
 from advisor.report.commands import inline_code, is_command
@@ -212,7 +213,8 @@ def test_a_number_stays_with_its_unit_in_cells() -> None:
 
 
 def test_a_demo_says_above_its_verdict_which_fault_was_injected(page: str) -> None:
-    text = render(make_report(), None, "html", injected="sleep:rank=1,ms=200")
+    line = demo.injected_line(["sleep:rank=1,ms=200"], {1}, make_report())
+    text = render(make_report(), None, "html", injected=line)
     said = text.index("<code>sleep:rank=1,ms=200</code>")
     assert text.index("injected on purpose") < said < text.index("<h1>")
     assert "injected on purpose" not in page

@@ -149,6 +149,18 @@ def test_a_few_long_steps_are_in_the_mean_alone(other: list[int], code: str) -> 
     assert len(rows.headline(found)) <= 140
 
 
+def test_of_runs_of_which_none_is_fastest_the_one_that_differs_most_is_said() -> None:
+    base, same, slow = (run_of(name, [ms, ms + 1] * 4) for name, ms in
+                        (("base", 100), ("same", 100), ("slow", 200)))  # fmt: skip
+    alone = compared(base, slow)
+    three = replace(alone, runs=[base, same, slow], theories=[None] * 3, differences=[
+        difference(base.step_samples_ns, row.step_samples_ns) for row in (same, slow)])  # fmt: skip
+    assert rows.headline(three) == rows.headline(alone)
+    alike = replace(three, runs=[base, same, replace(same, run="third")],
+                    differences=three.differences[:1] * 2)  # fmt: skip
+    assert "third" not in rows.headline(alike).split(":")[0]
+
+
 @pytest.mark.parametrize(
     ("metric", "other", "said"),
     [

@@ -27,7 +27,8 @@ _MUCH = 0.1  # of the mean step
 
 
 def headline(found: Comparison) -> str:
-    """'ddp is 31 % slower than single, because …'; of more runs which one is fastest."""
+    """'ddp is 31 % slower than single, because …'; of more runs which one is fastest, and where
+    none is, the one that differs most from the base."""
     if len(found.runs) == 2:
         return _against(found, found.runs[1], found.differences[0])
     ranked = sorted(found.runs, key=lambda row: row.step_ns)
@@ -35,6 +36,10 @@ def headline(found: Comparison) -> str:
     for row in ranked[1:]:
         if not step_difference(first, row).significant:
             alike = alike or row
+    differs = [pair for pair in zip(found.runs[1:], found.differences, strict=True)
+               if pair[1].significant]  # fmt: skip
+    if alike and differs:
+        return _against(found, *max(differs, key=lambda pair: abs(pair[1].share)))
     values = {
         "run": first.run,
         "step_ns": first.step_ns,

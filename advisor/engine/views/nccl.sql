@@ -104,23 +104,31 @@ FROM process_group g JOIN (
   FROM group_member JOIN rank_host USING (rank) GROUP BY process_group) m USING (process_group)
 WHERE m.members = len(g.ranks);
 
--- The device of this run in the hardware table; matched by whole words, the longest phrase first.
+-- Devices that a trace or a log names, in the hardware table, matched by whole words, the longest
+-- phrase first.
+--   source: file and line of the log. Null of a trace
 --   name: of the device
 --   peak_bf16_flops: per second, dense
 --   peak_16bit_flops: per second, dense: of bf16 or float16, whichever it has
 --   peak_fp32_flops: per second, dense
 --   memory_bytes: of one device
 --   link_gbps: of one device, by data sheet, GB/s
---   source: of the figures
-CREATE VIEW run_device AS
-SELECT r.device_name, d.name, d.peak_bf16_flops, d.peak_16bit_flops, d.peak_fp32_flops, d.memory_bytes,
-  d.link_gbps, d.source
-FROM (SELECT DISTINCT device_name FROM rank WHERE device_name IS NOT NULL) r
+--   figures: where the figures are from
+CREATE VIEW named_device AS
+SELECT r.device_name, r.source, d.name, d.peak_bf16_flops, d.peak_16bit_flops, d.peak_fp32_flops,
+  d.memory_bytes, d.link_gbps, d.source AS figures
+FROM (SELECT DISTINCT device_name, NULL AS source FROM rank WHERE device_name IS NOT NULL
+  UNION ALL SELECT name, min(source) FROM topology WHERE kind = 'device' GROUP BY name) r
 JOIN (SELECT *, unnest(phrases) AS phrase FROM ref_device) d
   ON regexp_matches(r.device_name, '(^|[^a-z0-9])' || regexp_escape(d.phrase) || '($|[^a-z0-9])', 'i')
   AND NOT regexp_matches(r.device_name, '\b(laptop|max-q|mig)\b', 'i')
   AND NOT regexp_matches(r.device_name, regexp_escape(d.phrase) || '\s*(ti|super|d)\b', 'i')
-QUALIFY row_number() OVER (PARTITION BY r.device_name ORDER BY length(d.phrase) DESC) = 1;
+QUALIFY row_number() OVER (PARTITION BY r.device_name, r.source ORDER BY length(d.phrase) DESC) = 1;
+
+-- The device of this run, as its traces name it.
+--   source: of the figures
+CREATE VIEW run_device AS
+SELECT * EXCLUDE (source, figures), figures AS source FROM named_device WHERE source IS NULL;
 
 -- How ranks of different hosts talk: by connections, or by what a log without any says it uses.
 --   connections: null where the log lists none
@@ -163,11 +171,24 @@ FROM topology WHERE kind = 'gdr' AND coalesce(value ->> 'net', 'IB') <> 'Socket'
   AND NOT coalesce((SELECT hosts = 1 AND ranks_read >= world_size FROM facts), false)
 GROUP BY 1;
 
--- GPUs with NVLink of 200 GB/s or more (A100 and later), as a trace, a benchmark or a log names them.
+-- GPUs with NVLink of 200 GB/s or more (A100 and later), as a trace, a benchmark, a log or the user
+-- names them.
+--   name: of the GPUs, or what they have
+--   said_by: file and line of a log, or the option. Null of traces and tables
 CREATE VIEW fast_gpu AS
-SELECT any_value(name) AS name FROM (
-  SELECT name FROM run_device WHERE link_gbps >= 200
-  UNION SELECT c.device FROM bench_curve c JOIN ref_device d ON d.name = c.device WHERE d.link_gbps >= 200
-  UNION SELECT 'GPUs with ' || round((value ->> 'max_bw_gbps')::DOUBLE)::INTEGER || ' GB/s of NVLink'
-  FROM topology WHERE kind = 'node' AND (value ->> 'max_bw_gbps')::DOUBLE >= 200)
-HAVING count(*) > 0;
+SELECT name, said_by FROM (
+  SELECT name, source AS said_by, link_gbps AS gbps FROM named_device
+  UNION ALL SELECT c.device, NULL, d.link_gbps FROM bench_curve c JOIN ref_device d ON d.name = c.device
+  UNION ALL SELECT value ->> 'device', '-' || '-hardware ' || name, (value ->> '$.intra.gpu_gbps')::DOUBLE
+  FROM topology WHERE kind = 'machine'
+  UNION ALL SELECT 'GPUs with ' || round(gbps)::INTEGER || ' GB/s of NVLink', source, gbps FROM (
+    SELECT source, CASE kind WHEN 'system' THEN value ->> 'max_bw_gbps' WHEN 'gpu' THEN value ->> 'nvlink_gbps'
+      ELSE value ->> 'bw_gbps' END::DOUBLE AS gbps
+    FROM topology WHERE kind IN ('system', 'gpu')
+      OR kind = 'path' AND value ->> 'type' = 'NVL' AND name LIKE 'GPU% -> GPU%')
+  -- Only NVSwitches of Hopper and later multicast.
+  UNION ALL SELECT 'NVLink SHARP (H100 or later)', source, 450 FROM topology
+  WHERE kind = 'nvls' OR kind = 'connected' AND name = 'NVLS tree'
+    OR kind = 'channels' AND (value ->> 'nvls')::INTEGER > 0)
+WHERE gbps >= 200
+ORDER BY said_by IS NOT NULL, name LIKE '%NVLink%', name, said_by LIMIT 1;

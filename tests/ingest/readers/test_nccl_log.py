@@ -591,6 +591,37 @@ def test_rules_on_nics_see_those_of_libfabric(tmp_path: Path, nic: int | None, r
     assert fired & {"single-nic", "nics-shared"} == {rule}
 
 
+SENT_OVER_SOCKETS = "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"
+
+
+@pytest.mark.parametrize(
+    ("line", "gpu"),
+    [
+        ("GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1f)", "H100"),
+        ("|   0  NVIDIA A100-SXM4-80GB          On  | 00000000:10:1C.0 Off |   0 |", "A100"),
+        ("You are using a CUDA device ('NVIDIA A100-SXM4-40GB') that has Tensor Cores.", "A100"),
+        ("a:1:1 [0] NCCL INFO NVLS multicast support is available on dev 0", "H100"),
+        ("a:1:1 [0] NCCL INFO 2 coll channels, 0 collnet channels, 16 nvls channels", "H100"),
+        ("a:1:1 [0] NCCL INFO GPU/1000 :GPU/2000 (2/240.0/NVL) NET/0 (3/1.2/PHB)", "240 GB/s"),
+        ("a:1:1 [0] NCCL INFO + PCI[24.0] - GPU/7000 (0)\n"
+         "a:1:1 [0] NCCL INFO               + NVL[360.0] - NVS/0", "360 GB/s"),
+        ("GPU 0: Tesla V100-SXM2-16GB (UUID: GPU-1f)", None),
+        ("a:1:1 [0] NCCL INFO NVLS multicast support is not available on dev 0", None),
+    ],
+)  # fmt: skip
+def test_a_log_alone_tells_what_gpus_wait_for_sockets(
+    tmp_path: Path, line: str, gpu: str | None
+) -> None:
+    log = tmp_path / "nccl.log"
+    log.write_text(f"{line}\na:1:1 [0] NCCL INFO {SENT_OVER_SOCKETS}\n")
+    with advisor.load(str(log)) as run:
+        (found,) = [one for one in run.report.findings if one.rule == "socket-transport"]
+    assert found.severity.value == ("info" if gpu is None else "warning")
+    assert (gpu or "Ranks") in found.title
+    said_by = found.evidence.facts["said_by"]
+    assert said_by is None if gpu is None else said_by.startswith("nccl.log:")
+
+
 def test_a_libfabric_plugins_transport_and_nics_are_stored(tmp_path: Path) -> None:
     """GIVEN aws-ofi-nccl on EFA THEN provider, protocol, NICs and links as of other transports."""
     path = tmp_path / "nccl.log"

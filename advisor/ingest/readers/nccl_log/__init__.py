@@ -40,6 +40,8 @@ graph           ring, tree, collnet, {pattern, channels, bw_intra, bw_inter, typ
 ring            ``ring 0``           {channel, ranks: [global ranks], complete, communicator}
 tree            ``trees``            [{channel, children, parent}, …]. Per rank.
 channels        ``channels``         {coll, collnet, nvls, p2p, p2p_per_peer}. Per rank.
+nvls            multicast            true: the GPUs have NVLS, whether or not a call uses it
+device          ``NVIDIA H100 …``    a GPU that nvidia-smi or Lightning lists, as printed
 connected       rings, trees, …      {pxn, gdr} or {}. Per rank.
 thresholds      ``threads``          the text of ``threadThresholds``
 matrix          operation            {protocols: {LL: 1, …}, algorithms: {RING: 1, …}}: enabled ones

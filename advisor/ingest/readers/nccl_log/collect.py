@@ -13,7 +13,7 @@ from advisor.ingest.readers.nccl_log.failures import Failures
 from advisor.ingest.readers.nccl_log.graphs import Blocks
 from advisor.ingest.readers.nccl_log.hosts import Hosts
 from advisor.ingest.readers.nccl_log.jobs import Told
-from advisor.ingest.readers.nccl_log.lines import parse_line
+from advisor.ingest.readers.nccl_log.lines import parse_device, parse_line
 from advisor.ingest.readers.nccl_log.losses import Losses
 from advisor.ingest.readers.nccl_log.prefix import Record, Thread, records
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, parse_choice
@@ -21,6 +21,7 @@ from advisor.vocabulary.numbers import MOST_RANKS
 
 _BLOCK_STARTS = frozenset(" +=PCRTGN")  # of system trees, paths, patterns, rings and trees
 _NOBODY = Thread("", 0, 0)
+_NO_SLOT = Slot("", 0)
 _RANKS = "communicator of more ranks than any job has"
 _ROW = "broken row of the matrix"
 _NO_HEAD = "system tree without its heading"
@@ -81,7 +82,7 @@ class Log:
         self._count_rows()
         for thread, blocks in self._blocks.items():
             slot = self.collected.registry.slot(thread)
-            self.collected.keep(slot, blocks.finish(), ("end of log", 0))
+            self.collected.keep(slot, blocks.finish(), blocks.last)
         self._blocks.clear()
         self._failures.finish(self._hosts)
 
@@ -89,7 +90,7 @@ class Log:
         if not record.level:
             record = self._failures.see(record, where, launcher)
             wrong = self._failures.unsigned(record, where, launcher)
-            return self._of_matrix(record.text, where) if wrong is None else wrong
+            return self._of_other(record.text, where) if wrong is None else wrong
         thread = record.thread or self._last
         if record.thread is not None:
             self._last = record.thread
@@ -109,7 +110,7 @@ class Log:
             return 1
         if " Bytes -> Algo " in text and (choice := parse_choice(text.lstrip())) is not None:
             return self.collected.count_choice(slot, choice)
-        found = self._parsed(thread, text)
+        found = self._parsed(thread, text, where)
         told = self._of_file(where[0])
         if record.thread is not None and thread.host:
             told.processes.add((thread.host, thread.pid))
@@ -122,13 +123,13 @@ class Log:
                 told.versions.add(str(item.value))
         return self.collected.keep(registry.slot(thread), found, where)
 
-    def _parsed(self, thread: Thread, text: str) -> list[Parsed]:
+    def _parsed(self, thread: Thread, text: str, where: Where) -> list[Parsed]:
         """What a message says: alone, as part of a thread's block, or as a row of its table."""
         found: list[Parsed] = []
         if text[:1] in _BLOCK_STARTS:
             if (blocks := self._blocks.get(thread)) is None:
                 blocks = self._blocks[thread] = Blocks()
-            found = blocks.feed(text)
+            found, blocks.last = blocks.feed(text), where
             if blocks.headless:
                 blocks.headless = False
                 self.collected.counts[_NO_HEAD] += 1
@@ -148,8 +149,10 @@ class Log:
             tuning.lost = 0
         return found
 
-    def _of_matrix(self, text: str, where: Where) -> int:
-        """A row of the matrix, which has no prefix."""
+    def _of_other(self, text: str, where: Where) -> int:
+        """A GPU that the output lists, or a row of the matrix, which has no prefix."""
+        if devices := parse_device(text):
+            return self.collected.keep(_NO_SLOT, devices, where)
         if self._matrix_slot is None:
             return 0
         taken = self.collected.keep(self._matrix_slot, self._matrix.feed(text), where)

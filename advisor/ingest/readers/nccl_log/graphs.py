@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from advisor.ingest.readers.nccl_log.collected import Where
 from advisor.ingest.readers.nccl_log.facts import Fact, Parsed, RingOrder, RingStep
 
 _BW = r"\d{1,12}(?:\.\d{1,9})?"
@@ -44,11 +45,13 @@ _GRAPH_OF_PATTERN = {1: "tree", 2: "tree", 3: "tree", 4: "ring", 5: "nvls", 6: "
 class Blocks:
     """The blocks of one thread. :meth:`feed` gives what a line completes; then :meth:`finish`.
 
-    ``headless`` is set where a system tree is read on without its heading.
+    ``headless`` is set where a system tree is read on without its heading, ``last`` is the place of
+    the last line that was taken.
     """
 
     def __init__(self) -> None:
         self.headless = False
+        self.last: Where = ("", 0)
         self._stack: list[tuple[int, str]] = []
         self._in_system = False
         self._graph: dict[str, Any] | None = None

@@ -32,6 +32,12 @@ _P2P_CHECK = re.compile(
     r"^Check P2P Type (?:intraNodeP2pSupport|isAllDirectP2p) (\d) directMode (\d)"
 )
 _P2P_OFF = re.compile(r"P2P is disabled between connected GPUs (\d{1,6}) and (\d{1,6})")
+# «GPU 0: NVIDIA H100 80GB HBM3 (UUID: …)» of nvidia-smi -L, «|   0  NVIDIA H100 …  On  |».
+_SMI = re.compile(
+    r"\s*(?:GPU|\|) {1,3}\d{1,3}(?::|  ) ?(\w[\w .\-]{2,60}?)"
+    r"(?: \(UUID: GPU-| {1,30}(?:On|Off|N/A) {1,4}\|)"
+)
+_LIGHTNING = re.compile(r"You are using a CUDA device \('([\w .\-]{3,60})'\)")
 _TIMINGS = re.compile(r"^Init timings - \S+: rank \d+ nranks \d+ total ([\d.]+) \((.{0,400})\)")
 
 
@@ -190,6 +196,17 @@ def _p2p(text: str) -> list[Parsed]:
     return []
 
 
+def _nvls(text: str) -> list[Parsed]:
+    used = "multicast support is available" in text or text.startswith("NVLS comm 0x")
+    return [Fact("nvls", "multicast", True)] if used else []
+
+
+def parse_device(text: str) -> list[Parsed]:
+    """The GPU that a line without NCCL's prefix lists: nvidia-smi's, or Lightning's."""
+    match = _SMI.match(text) or _LIGHTNING.search(text)
+    return [Fact("device", match[1], "", "run")] if match else []
+
+
 def _thresholds(text: str) -> list[Parsed]:
     value = text.split("threadThresholds", 1)[1].strip()
     return [Fact("thresholds", "threads", value[:200], "rank")]
@@ -223,6 +240,7 @@ _PARSERS: tuple[tuple[str, Callable[[str], list[Parsed]]], ...] = (
     ("Init timings", _timings),
     ("/Plugin: ", _plugin),
     ("P2P", _p2p),
+    ("NVLS ", _nvls),
     ("comm 0x", _communicator),
     ("NCCL version ", _version),
     ("RCCL version ", _version),

@@ -315,13 +315,22 @@ def test_trays_of_a_rack_are_joined_by_nvlink(tmp_path: Path) -> None:
     assert 0.9 < found["best_gbps"] / found["limit_gbps"] < 1
 
 
-def test_records_of_inspector_name_no_file_that_is_not_there(tmp_path: Path) -> None:
-    """GIVEN 60 of 450 GB/s in all ranks' files WHEN it is judged THEN no place is called None."""
+@pytest.mark.parametrize(
+    ("last_us", "severity"), [(31_000, "warning"), (4_500, None)], ids=["slow", "late"]
+)
+def test_records_of_inspector_are_judged_by_the_rank_that_waits_for_none(
+    tmp_path: Path, last_us: int, severity: str | None
+) -> None:
+    """GIVEN a rank that comes 40 ms late to calls of 60 or of 417 GB/s THEN the first are slow."""
     for rank in range(8):
         header = {"id": "0x7f8c", "rank": rank, "n_ranks": 8, "nnodes": 1}
         about = {"inspector_output_format_version": "v4.0", "hostname": "n1", "pid": 100 + rank}
-        call = {"coll": "AllReduce", "coll_msg_size_bytes": 2**30, "coll_exec_time_us": 31_000}
-        call |= {"coll_algobw_gbs": 34.6, "coll_busbw_gbs": 60.6}
+        time_us = last_us + (40_000 if rank else 0)
+        call = {"coll": "AllReduce", "coll_msg_size_bytes": 2**30, "coll_exec_time_us": time_us}
+        call |= {
+            "coll_algobw_gbs": 2**30 / time_us / 1e3,
+            "coll_busbw_gbs": 1.75 * 2**30 / time_us / 1e3,
+        }
         lines = [
             json.dumps(
                 {
@@ -335,8 +344,8 @@ def test_records_of_inspector_name_no_file_that_is_not_there(tmp_path: Path) -> 
         (tmp_path / f"n1-pid{rank}.log").write_text("\n".join(lines) + "\n")
     with advisor.load(str(tmp_path), hardware="dgx-h100") as run:
         found = [item for item in run.report.findings if item.rule == "benchmark-below-limit"]
-    assert len(found) == 1
-    assert "None" not in found[0].where
+    assert [item.severity.value for item in found] == ([severity] if severity else [])
+    assert not any("None" in item.where for item in found)
 
 
 @pytest.mark.parametrize(("gbps", "is_held"), [(60.0, True), (339.0, False)])

@@ -44,13 +44,17 @@ def _choices(inspector: Inspector) -> Iterator[Row]:
 
 
 def _bench(inspector: Inspector) -> Iterator[Row]:
-    """Medians over all ranks; bandwidths from them, with the Inspector's own busbw factor."""
+    """Medians over all calls; bandwidths from them, with the Inspector's own busbw factor.
+
+    Where all ranks tell of a call it took as long as in the one that came last, which waits for
+    none; else the medians are over all ranks.
+    """
     durations: dict[tuple[str, int, int], list[float]] = {}
     for kind, sample in inspector.durations.items():
         durations.setdefault((kind.op, kind.ranks, kind.size_bytes), []).extend(sample.values)
-    hosts = _hosts(inspector)
+    hosts, transfers = _hosts(inspector), _transfers(inspector)
     for (op, n, size), values in durations.items():
-        time_us = statistics.median(values)
+        time_us = statistics.median(transfers.get((op, n, size), values))
         algbw = size / time_us / 1e3 if time_us > 0 else None
         factor = inspector.factors.get((op, n), bus_factor(op, n))
         yield {
@@ -63,6 +67,22 @@ def _bench(inspector: Inspector) -> Iterator[Row]:
             "algbw_gbps": algbw,
             "busbw_gbps": algbw and factor and algbw * factor,
         }
+
+
+def _transfers(inspector: Inspector) -> dict[tuple[str, int, int], list[float]]:
+    """By operation, ranks and size: µs of each call of which all ranks tell, in the quickest."""
+    calls: dict[tuple[object, ...], dict[int, Operation]] = {}
+    for operation in inspector.operations:
+        if operation.seq is not None and operation.peer is None and not operation.by_host:
+            key = operation.member.comm, operation.op, operation.size_bytes, operation.seq
+            calls.setdefault(key, {})[operation.member.rank] = operation
+    found: dict[tuple[str, int, int], list[float]] = {}
+    for of_ranks in calls.values():
+        quickest = min(of_ranks.values(), key=lambda operation: operation.time_us)
+        if len(of_ranks) == (n := quickest.member.ranks):
+            kind = quickest.op, n, quickest.size_bytes
+            found.setdefault(kind, []).append(quickest.time_us)
+    return found
 
 
 def _hosts(inspector: Inspector) -> dict[int, list[str]]:

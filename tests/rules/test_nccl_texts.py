@@ -68,6 +68,37 @@ def test_a_job_that_proceeds_without_nvlink_sharp_did_not_die_of_it(tmp_path: Pa
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("n1:15 NCCL DIAG [INFO] p2p: only 52/56 GPU-to-GPU peer accesses passed verification",
+         ("diagnosed-p2p", "warning")),
+        ("n1:15 NCCL DIAG [INFO] p2p: write mismatch srcRank=4 srcCudaDev=4 dstRank=1 path=NVL",
+         ("diagnosed-p2p", "warning")),
+        ("n1:15 NCCL DIAG [INFO] net bw: cross-nic rank 3 (n1): 265.1 Gbit/s, >30% off median "
+         "391.5 Gbit/s in comm 0x7a", ("diagnosed-network", "warning")),
+        ("n1:15 NCCL DIAG [OK]   p2p: all 56 directed GPU P2P edges verified", None),
+        ("n1:15 NCCL DIAG [INFO] p2p: temporarily enabled context-wide CUDA peer access rank=3",
+         None),
+        ("n1:15:15 [0] misc/gdrwrap.cc:36 (load) NCCL ATTN Failed to open libgdrapi.so",
+         ("gdrcopy", "warning")),
+        ("n1:15:15 [0] misc/crypt.cc:9 (hello) NCCL ATTN TLS handshake from 10.0.0.2<9> failed, "
+         "discarding peer connection", None),
+    ],
+)  # fmt: skip
+def test_what_nccl_diagnoses_itself_and_calls_attention_to_is_read(
+    tmp_path: Path, line: str, found: tuple[str, str] | None
+) -> None:
+    """2.31 prints reports of its own diagnostics, 2.32 lines of the level ATTN."""
+    log = tmp_path / "out.txt"
+    log.write_text(f"{line}\n{COMM} COMPLETE\n" + line.replace("n1:15", "n2:16") + "\n")
+    with advisor.load(str(log)) as run:
+        said = [item for item in run.report.findings if item.rule == "nccl-error"]
+    assert [(item.evidence.facts["message"], item.severity.value) for item in said] == (
+        [found] if found else []
+    )
+
+
 def test_the_texts_of_a_source_are_read_as_nccl_would_print_them() -> None:
     source = r"""
         // WARN("in a comment")

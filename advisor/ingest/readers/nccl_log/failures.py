@@ -140,7 +140,10 @@ class Failures:
             self._marks.see(where[0], launcher, thread)
         said = f"{record.place or ''} {text}".strip()
         warns = record.level in {"WARN", "ABORT"}
-        message = named(said, is_warning=warns)
+        # ATTN, of 2.32, is for what NCCL goes on after.
+        message = named(said, is_warning=warns or record.level == "ATTN")
+        if record.level == "ATTN" and message not in passing():
+            message = None
         if warns and message not in passing():
             self._warned[thread.host, thread.pid] = message or ""
         if warns or message is not None:

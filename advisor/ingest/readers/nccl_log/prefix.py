@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-_LEVEL = re.compile(r"NCCL (INFO|WARN|TRACE|ABORT) ")
+_LEVEL = re.compile(r"NCCL (INFO|WARN|ATTN|TRACE|ABORT) ")
 # Up to 2.3 the level stands alone.
 _OLD = re.compile(
     r"[\w.\-]{1,255}:\d{1,10}:\d{1,10} \[-?\d{1,4}\] (?:[\w./\-]{1,200}:\d{1,6} )?(INFO|WARN) "
@@ -32,7 +32,7 @@ _WORDS = (
     b"slurmstepd: ", b" ngpus ",
 )  # fmt: skip
 _SIGNS = re.compile(
-    rb"nccl (?:info|warn) |nccl version \d|processgroupnccl\.cpp:\d|nccl error(?: in)?: |"
+    rb"nccl (?:info|warn|attn|diag) |nccl version \d|processgroupnccl\.cpp:\d|nccl error(?: in)?: |"
     rb"nccl error \d|nccl (?:error|failure) \S{1,200}:\d|nccl_error_\w{1,40}: |"
     rb"nccl operation nccl\w|undefined symbol: nccl\w|"
     rb"failed to pass monitoredbarrier|watchdog caught collective operation timeout|"

@@ -722,3 +722,21 @@ def test_connections_before_any_communicator_are_kept(tmp_path: Path) -> None:
     text = "\n".join(line for line in lines if "Init COMPLETE" not in line) + "\n"
     found = links_of(tmp_path / "a.log", text)
     assert found == [(0, 1, None), (1, 2, None), (2, 3, None), (3, 0, None)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "spans", "severity"),
+    [(1, "one", "info"), (2, "several", "warning"), (None, "unknown", "info")],
+)
+def test_bridges_among_the_sockets_of_one_hosts_log(
+    tmp_path: Path, ranks: int | None, spans: str, severity: str
+) -> None:
+    """GIVEN rank 0 of one, of two, or of a number that is not said THEN that decides of harm."""
+    said = ["NET/Socket : Using [0]docker0:172.17.0.1<0>", "Using network Socket"]
+    if ranks is not None:
+        said.append(f"comm 0x5 rank 0 nranks {ranks} cudaDev 0 busId 1000 - Init COMPLETE")
+    log = tmp_path / "nccl.log"
+    log.write_text("".join(f"a:1:1 [0] NCCL INFO {line}\n" for line in said))
+    with advisor.load(str(log)) as run:
+        (found,) = [one for one in run.report.findings if one.rule == "virtual-interfaces"]
+    assert (found.evidence.facts["spans"], found.severity.value) == (spans, severity)

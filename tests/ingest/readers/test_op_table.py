@@ -162,12 +162,13 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
         "no optype": 1,
         "no usable time": 5,
     }
-    # Eleven of them name their rank; the other two stand in the file's row alone.
+    # Eleven of them name their rank; the other two count at the first.
     ((lost, by_reason),) = rows(
         store, "SELECT events_dropped, drop_reasons FROM rank WHERE rank = 0"
     )
-    assert lost == 11
+    assert lost == 13
     assert json.loads(by_reason) == {
+        "no usable rank (of all ranks together)": 2,
         "no usable dp_rank": 1,
         "no usable stage": 2,
         "no usable step": 2,
@@ -178,7 +179,7 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rank", [2**31, 9], ids=["of no rank", "of a rank without other rows"])
-def test_a_dropped_row_is_told_once_by_its_rank_or_its_file(tmp_path: Path, rank: int) -> None:
+def test_a_dropped_row_is_told_once_by_its_rank_or_the_first(tmp_path: Path, rank: int) -> None:
     table = job(2, 2, 1, (0, 1), ("forward-compute", "backward-compute"))
     table[0] = (*table[0][:5], -1e9, 0.01)
     stray = (0, 0, rank, 0, "forward-compute", 1e9, 0.01)
@@ -186,10 +187,26 @@ def test_a_dropped_row_is_told_once_by_its_rank_or_its_file(tmp_path: Path, rank
     derive(store)
     told = {note.code: note.values["lost"] for note in diagnose(store).runs[0].notes
             if "lost" in note.values}  # fmt: skip
+    of_nobody = "no usable time" if rank == 9 else "no usable rank"
     assert told == {
-        "events-lost": {"missing row": 1, "no usable time": 1},
-        "file-lost-records": {"no usable time" if rank == 9 else "no usable rank": 1},
+        "events-lost": {
+            "missing row": 1,
+            "no usable time": 1,
+            f"{of_nobody} (of all ranks together)": 1,
+        },
     }
+
+
+@pytest.mark.parametrize("rank", [2**40, -1], ids=["too large", "negative"])
+def test_a_table_whose_ranks_are_mostly_impossible_is_damaged(tmp_path: Path, rank: int) -> None:
+    """GIVEN four ranks, of which the last can be read."""
+    whole = job(2, 2, 1, (0, 1, 2), ("forward-compute", "backward-compute"))
+    table = [(*row[:2], rank if row[2] != 3 else 3, *row[3:]) for row in whole]
+    store = read(table_of(tmp_path / "t", table))
+    derive(store)
+    verdict = diagnose(store).verdict
+    assert verdict.reason == "damaged"
+    assert verdict.values["lost"] == pytest.approx(3 / 4)
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.string(), pa.decimal128(9, 2)])

@@ -14,6 +14,7 @@ import duckdb
 
 from advisor.errors import AdvisorError
 from advisor.ingest.source import ReadContext, Source, shown
+from advisor.store.notes import lost_together
 from advisor.vocabulary.numbers import MOST_RANKS, whole_sql
 
 _LONGEST_STEP_S = 1e5
@@ -75,7 +76,13 @@ def write_table(context: ReadContext, source: Source) -> Written:
             "SELECT count(DISTINCT rank) FROM op_row WHERE reason IS NULL"
         ).fetchone()
         source.require_room_for(ranks)
-        _run(con, "write.sql", run=context.run, other_stream=_OTHER_STREAM)
+        _run(
+            con,
+            "write.sql",
+            run=context.run,
+            other_stream=_OTHER_STREAM,
+            of_nobody=lost_together("", "all ranks"),
+        )
         (kept,) = con.execute("SELECT count(*) FROM op_event").fetchone()
         dropped = con.execute(
             "SELECT reason, sum(rows)::BIGINT FROM (SELECT reason, 1 AS rows FROM op_row "

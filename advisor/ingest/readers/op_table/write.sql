@@ -73,21 +73,25 @@ SELECT $run AS run, process_group, process_group AS description,
 FROM op_partner WHERE size > 1 AND process_group IS NOT NULL GROUP BY process_group;
 
 -- A table may hold one rank of each tensor-parallel group: of ranks 0, 4, ..., 60 there are 64.
--- A dropped row counts at the rank that it names, where that rank has other rows.
+-- A dropped row counts at the rank that it names, where that rank has other rows, else at the first.
 INSERT INTO rank BY NAME
 WITH spacing AS (
   SELECT coalesce(list_reduce(list(apart), lambda a, b: gcd(a, b)), 1) AS stride FROM (
     SELECT rank - lag(rank) OVER (ORDER BY rank) AS apart
     FROM (SELECT DISTINCT rank FROM op_event)) WHERE apart IS NOT NULL),
 lost AS (
-  SELECT rank, sum(rows)::BIGINT AS rows, to_json(map_from_entries(
+  SELECT rank, bool_or(is_own) AS is_own, sum(rows)::BIGINT AS rows, to_json(map_from_entries(
     list({'k': reason, 'v': rows} ORDER BY reason)))::VARCHAR AS reasons
-  FROM (SELECT rank, reason, count(*) AS rows FROM op_row
-      WHERE reason IS NOT NULL GROUP BY rank, reason
-    UNION ALL SELECT rank, reason, sum(lost) FROM op_lack GROUP BY rank, reason) GROUP BY rank)
+  FROM (
+    SELECT coalesce(e.rank, (SELECT min(rank) FROM op_event)) AS rank, e.rank IS NOT NULL AS is_own,
+      reason || CASE WHEN e.rank IS NULL THEN $of_nobody ELSE '' END AS reason, sum(rows) AS rows
+    FROM (SELECT rank, reason, 1 AS rows FROM op_row WHERE reason IS NOT NULL
+        UNION ALL SELECT rank, reason, lost FROM op_lack) r
+      LEFT JOIN (SELECT DISTINCT rank FROM op_event) e ON e.rank = r.rank GROUP BY ALL)
+  GROUP BY rank)
 SELECT $run AS run, e.rank, max(e.rank) OVER () + (SELECT stride FROM spacing) AS world_size,
   'device' AS timeline,
   count(*) AS events_read, coalesce(any_value(l.rows), 0) AS events_dropped,
-  coalesce(any_value(l.reasons), '{}') AS drop_reasons, any_value(l.rows) IS NULL AS complete,
-  false AS has_base_time
+  coalesce(any_value(l.reasons), '{}') AS drop_reasons,
+  NOT coalesce(any_value(l.is_own), false) AS complete, false AS has_base_time
 FROM op_event e LEFT JOIN lost l ON l.rank = e.rank GROUP BY e.rank;

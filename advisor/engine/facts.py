@@ -19,7 +19,7 @@ _RUNNING = (
     "WHERE timeline = 'host'"
 )
 
-_WHOLE_TRACE = {"source": "whole-trace"}
+_SOURCE = "SELECT any_value(source) AS source FROM all_step"
 
 
 class Facts(NamedTuple):
@@ -44,6 +44,8 @@ class Facts(NamedTuple):
     loses as little as that of whatever it loses here."""
     whole_trace: bool = False
     """No steps are marked: the whole trace is taken as one."""
+    by_pattern: bool = False
+    """No steps are marked, nor is what ends one: what repeats is taken as one."""
 
     def words(self) -> dict[str, str]:
         """What texts say of a step of this run (vocabulary.words)."""
@@ -60,12 +62,14 @@ def read_facts(sandbox: Sandbox) -> Facts:
     (row,) = sandbox.records("SELECT * FROM facts")
     (steps,) = sandbox.records(_COMPUTE_ALONE)
     (running,) = sandbox.records(_RUNNING)
+    (steps_by,) = sandbox.records(_SOURCE)
     share = 1.0 if running["share"] is None else float(running["share"])
     return Facts(
         **row,
         compute_alone_ns=round(steps["ns"] or 0),
         running_share=share,
-        whole_trace=sandbox.records("SELECT source FROM all_step LIMIT 1") == [_WHOLE_TRACE],
+        whole_trace=steps_by["source"] == "whole-trace",
+        by_pattern=steps_by["source"] == "collective-period",
     )
 
 

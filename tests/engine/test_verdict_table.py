@@ -56,6 +56,7 @@ def shares(**changes: float) -> Shares:
 
 
 FEW = FACTS._replace(ranks_read=1)
+BY_PATTERN = FACTS._replace(by_pattern=True)
 WIDE = {"savings_low_ns": 2 * MS, "savings_high_ns": 60 * MS}
 CLOCKS = Clocks(exposed_ns=20 * MS, share=0.2, differ_ns=MS, hidden_ns=0, hosts=["a", "b", "c"])
 EXPOSED: tuple[str, float, None] = ("exposed-communication", 25, None)
@@ -115,6 +116,10 @@ DENIED = Evidence(facts={"probe": "denies"})
         ({"cut_ranks": [3]}, "inconclusive", "ranks-cut"),
         ({"groups_known": False}, "inconclusive", "groups-missing"),
         ({"facts": FACTS._replace(steps=1)}, "inconclusive", "one-step"),
+        ({"facts": BY_PATTERN}, "inconclusive", "unmarked"),
+        ({"facts": BY_PATTERN, "shares": shares(exposed=0.27)}, "lossy", "exposed"),
+        ({"facts": BY_PATTERN, "shares": shares(exposed=0.02)}, "healthy", "healthy"),
+        ({"facts": BY_PATTERN._replace(purpose="inference")}, "healthy", "healthy"),
         ({"clocks": CLOCKS}, "inconclusive", "clocks"),
         ({"shares": None}, "inconclusive", "no-complete-step"),
         ({"shares": None, "steps_seen": 0}, "inconclusive", "no-work"),

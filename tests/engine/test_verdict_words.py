@@ -97,6 +97,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"cut_ranks": [3]},
         {"groups_known": False},
         {"facts": FACTS._replace(steps=1)},
+        {"facts": FACTS._replace(by_pattern=True)},
         {"clocks": CLOCKS},
         {"empty_ranks": [1]},
         {"communicates": False},

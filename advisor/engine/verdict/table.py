@@ -35,6 +35,7 @@ from advisor.findings import Finding, Severity, VerdictKind
 
 LEAST_COVERED = 0.9  # of the device's busy time, to call a run healthy
 _LEAST_STEPS = 2  # one step alone does not show what is lost every time
+_NO_OPTIMIZER = {"inference", "forward"}
 
 
 class Row(NamedTuple):
@@ -177,6 +178,14 @@ def _possible(it: Situation) -> list[Finding]:
     return [item for item in it.findings if item.is_option() and item.severity is not Severity.INFO]
 
 
+def _unmarked(it: Situation, shares: Shares) -> Decision | None:
+    """Of a training step without marks nothing tells what the optimizer's part of it exposes."""
+    lost = min(shares.exposed, shares.lost)
+    if not it.facts.by_pattern or it.facts.purpose in _NO_OPTIMIZER or lost < LARGE:
+        return None
+    return inconclusive("unmarked")
+
+
 def _healthy(_: Situation, __: Shares) -> Decision | None:
     return Decision(VerdictKind.HEALTHY, "healthy")
 
@@ -199,6 +208,7 @@ TABLE = (
     Row("time is lost without a known cause", _lossy),
     Row("waiting that is worth a warning", _waiting),
     Row("no rank to compare with", nobody_to_compare),
+    Row("no mark tells what part of the step is exposed", _unmarked),
     Row("healthy", _healthy),
 )
 """Rows of runs with steps, in order; README of the table: docs/reading.md."""

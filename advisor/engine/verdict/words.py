@@ -32,7 +32,9 @@ _HIDDEN_HOSTS = 4
 _IS_MEAN = 1.02
 _ROUNDED = 1.05  # of what is exposed: a high end that is rounded up to two digits is no more
 # Reasons whose titles say how much of the step is lost.
-_SAYS_SHARES = {"ranks-missing", "ranks-cut", "ranks-alone", "groups-missing", "one-step"}
+_SAYS_SHARES = {
+    *("ranks-missing", "ranks-cut", "ranks-alone", "groups-missing", "one-step", "unmarked"),
+}
 _SAYS_IDLE = {"idle", "no-communication"}
 
 

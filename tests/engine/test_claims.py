@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from advisor.engine import load_catalogue
-from advisor.engine.claims import Ledger, claims_of, covered, ledger_of
+from advisor.engine.claims import TIMES, Ledger, claims_of, covered, ledger_of
 from advisor.engine.examples import fill
 from advisor.engine.rule import Example
 from advisor.engine.sandbox import Sandbox
 
 RULES = {rule.id: rule for rule in load_catalogue()[0]}
+WAIT = TIMES.index("wait")
 
 
 def ledger(part: float, *spans: int) -> Ledger:
@@ -124,3 +127,43 @@ def test_a_burst_claims_its_waiting_where_that_is_most_of_it(span_ns: int, waiti
         fill(sandbox, Example(name="one", expect="passed", ranks=2, steps=2, tables=tables))
         claims = claims_of(RULES["redundant-collectives"], sandbox, row)
     assert sorted(set(claims.ns.tolist())) == [6_000_000] + [9_000_000] * waiting
+
+
+def waiting_claims(rule: str, row: dict[str, Any], tables: dict[str, Any]) -> list[int]:
+    """The steps in which ``rule`` claims what rank 0 waits for rank 1, which is last in all."""
+    call = {"op": "all_reduce", "dur_ns": 20_000_000, "last_rank": 1, "rank": 0}
+    calls = [{**call, "step": n, "call_id": n, "wait_ns": 15_000_000} for n in range(4)]
+    late = {"rank": 1, "cost_ns_per_step": 15_000_000, "wait_ns_per_step": 15_000_000}
+    example = Example(
+        name="one", expect="passed", ranks=2, steps=4,
+        tables={
+            "collective": calls,
+            "step_breakdown": [{"rank": 0, "step": [0, 1, 2, 3], "exposed_comm_ns": 20_000_000}],
+            **tables, "lateness": [{**late, **tables["lateness"]}],
+        },
+    )  # fmt: skip
+    with Sandbox(None, "example") as sandbox:
+        fill(sandbox, example)
+        claims = claims_of(RULES[rule], sandbox, {"used_steps": 4, "half": 0.5, **row})
+    return sorted(map(int, claims.spans.step[claims.spans.kind == WAIT]))
+
+
+@pytest.mark.parametrize(("reason", "steps"), [("more-work", []), ("data-loading", [0, 1, 2, 3])])
+def test_data_that_ranks_wait_for_in_turn_is_no_reason_for_one_with_more_work(
+    reason: str, steps: list[int]
+) -> None:
+    row = {"kind": "data-loading", "stalled": [0, 1], "one_rank": False}
+    late = {"systematic": True, "reason": reason}
+    assert waiting_claims("data-loader-stall", row, {"lateness": late}) == steps
+
+
+def test_cores_that_are_lacking_are_no_reason_for_a_pause_that_is_longer() -> None:
+    """GIVEN rank 1 lacks its core for 20 ms a step and stands still for 80 in step 2."""
+    metadata = '{"advisor": {"core_wait_ns": [20000000, 20000000, 20000000, 20000000]}}'
+    tables = {
+        "rank": [{"rank": [0, 1], "world_size": 2, "timeline": "host", "metadata": metadata}],
+        "step": [{"rank": [0, 1], "step": [0, 1, 2, 3], "step_ns": 100_000_000}],
+        "host_gap": [{"rank": 1, "step": 2, "kind": "other", "idle_ns": 80_000_000}],
+        "lateness": {"systematic": False},
+    }
+    assert waiting_claims("no-free-core", {"ranks": [0, 1]}, tables) == [0, 1]

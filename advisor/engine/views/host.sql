@@ -70,23 +70,28 @@ SELECT any_value(m ->> '$.advisor.workload.precision') AS precision,
 FROM (SELECT try_cast(metadata AS JSON) AS m FROM rank WHERE metadata IS NOT NULL)
 WHERE json_exists(m, '$.advisor.workload');
 
--- Per complete step the rank that was kept longest from it by what the others do not do: one stretch
--- in which its host left the device idle (no data loading), and operators beyond those of its other
--- steps (an evaluation by one rank, copies for a checkpoint).
+-- Per complete step the rank that was kept longest from it by what the others do not do: stretches
+-- longer than usual in which its host left the device idle (no data loading), and operators beyond
+-- those of its other steps (an evaluation by one rank, copies for a checkpoint).
 --   step: number of the step
 --   rank: whose pause is the longest of all
---   pause_ns: how much longer than the longest of any other rank
---   code: the function that fills the stretch, where stacks were recorded
+--   pause_ns: how much longer than that of any other rank
+--   code: the function that fills the longest stretch, where stacks were recorded
 --   works: whether it mostly runs operators
 CREATE VIEW one_rank_pause AS
 WITH counted AS (SELECT k.rank, s.step FROM whole_rank k CROSS JOIN all_step s WHERE complete),
-longest AS (
+gap AS (
   -- what a device waits for beyond the launch is no doing of the host
-  SELECT c.rank, c.step, coalesce(max(coalesce(host_ns, g.idle_ns)), 0) AS idle_ns,
-    arg_max_null(g.name, coalesce(host_ns, g.idle_ns)) AS name
+  SELECT c.rank, c.step, coalesce(host_ns, g.idle_ns) AS ns, g.name,
+    max(ns) OVER (PARTITION BY c.rank, c.step) AS longest_ns
   FROM counted c LEFT JOIN host_gap g
-    ON g.rank = c.rank AND g.step = c.step AND g.kind <> 'data-loading'
-  GROUP BY c.rank, c.step),
+    ON g.rank = c.rank AND g.step = c.step AND g.kind <> 'data-loading'),
+longest AS ( -- a state that is written in parts is one pause: all that a step has longer
+  SELECT g.rank, g.step, coalesce(sum(ns) FILTER (ns > usual_ns), max(ns), 0) AS idle_ns,
+    arg_max_null(g.name, ns) AS name
+  FROM gap g JOIN (SELECT rank, coalesce(median(longest_ns), 0) AS usual_ns
+    FROM (SELECT DISTINCT rank, step, longest_ns FROM gap) GROUP BY rank) u USING (rank)
+  GROUP BY g.rank, g.step),
 work AS (
   SELECT rank, step, operators, compute_ns AS work_ns, exposed_memory_ns AS copy_ns
   FROM step_breakdown SEMI JOIN counted USING (rank, step)),

@@ -18,6 +18,12 @@ _MS = 1_000_000
 _STRETCHES = 5
 
 
+_STEPS = Steps(tuple(
+    Step(n, n * 1000 * _MS, (n + 1) * 1000 * _MS, None, None, complete=True, source="profiler")
+    for n in range(_STRETCHES)
+))  # fmt: skip
+
+
 def _line(rank: int, operators: int, each_ms: int) -> Timeline:
     """A rank that computes in five stretches of a second."""
     begins = [s * 1000 + n * each_ms for s in range(_STRETCHES) for n in range(operators)]
@@ -43,16 +49,12 @@ def _reason_on_devices(
     compared: Compared | None = None,
 ) -> str:
     """Why rank 1 costs its peer 80 ms in each of five steps of a second."""
-    steps = Steps(tuple(
-        Step(n, n * 1000 * _MS, (n + 1) * 1000 * _MS, None, None, complete=True, source="profiler")
-        for n in range(_STRETCHES)
-    ))  # fmt: skip
     found = reason_of(
         1,
         [arrivals],
         lines,
         {rank: Occupancy.of(line) for rank, line in lines.items()},
-        dict.fromkeys(lines, steps),
+        dict.fromkeys(lines, _STEPS),
         dict.fromkeys(lines, Intervals.empty()),
         dict.fromkeys(lines, Intervals.empty()),
         paces,
@@ -96,7 +98,7 @@ def test_more_work_or_slower(operators: int, each_ms: int, compared: Compared, r
     )
     occupancy = {rank: Occupancy.of(line) for rank, line in lines.items()}
     nothing = {rank: Intervals.of(np.empty(0, np.int64), np.empty(0, np.int64)) for rank in lines}
-    steps = {rank: Steps(()) for rank in lines}
+    steps = dict.fromkeys(lines, _STEPS)
     found = reason_of(
         1, [item], lines, occupancy, steps, nothing, nothing, {},
         lambda rank, peers, needed: compared, systematic=False,
@@ -238,24 +240,26 @@ def test_a_host_that_asks_late_beside_compute_is_what_its_calls_wait_for(
 
 
 @pytest.mark.parametrize(
-    ("kernels", "compared", "reason"),
+    ("kernels", "compared", "reason", "on_device"),
     [
-        (10, Compared(1.0, 1.3), "slow-compute"),
-        (10, Compared(None, None), "longer-compute"),
-        (13, Compared(None, None), "more-work"),
+        (10, Compared(1.0, 1.3), "slow-compute", True),
+        (10, Compared(None, None), "longer-compute", True),
+        (13, Compared(None, None), "more-work", True),
+        (10, Compared(1.0, 1.0), "longer-compute", False),
+        (13, Compared(None, None), "more-work", False),
     ],
 )
 def test_kernels_of_a_stretch_that_peers_ran_in_another_are_no_more_work(
-    kernels: int, compared: Compared, reason: str
+    kernels: int, compared: Compared, reason: str, on_device: bool
 ) -> None:
-    """GIVEN a device that still runs the kernels which its peers have behind them when they last
+    """GIVEN a rank that still runs the kernels which its peers have behind them when they last
     left a call THEN what it runs per step tells whether it has more to do."""
     none = np.full(_STRETCHES * 20, -1, dtype=np.int64)
     lines = {}
     for rank, count, each_ms in ((0, 10, 30), (1, kernels, 39 if kernels == 10 else 30)):
         start = np.array([s * 1000 + n * each_ms for s in range(_STRETCHES) for n in range(count)])
         lines[rank] = Timeline(
-            rank=rank, on_device=True, kind=np.full(len(start), COMPUTE), start=start * _MS,
+            rank=rank, on_device=on_device, kind=np.full(len(start), COMPUTE), start=start * _MS,
             end=(start + each_ms) * _MS, stream=none[: len(start)], event_id=np.arange(len(start)),
             launch=none[: len(start)], thread=none[: len(start)],
         )  # fmt: skip

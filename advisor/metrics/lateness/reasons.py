@@ -141,8 +141,9 @@ def reason_of(
         if lines[rank].on_device and longer_share > 0:
             # Its peers computed in other stretches what it does in these: steps hold all of both.
             needed = min(needed, _EXPLAINED * longer_share)
+        if more:  # a peer may run in other stretches what it runs in these
             begun = _more_per_step(rank, items, lambda r: _operators_per_step(lines[r], steps[r]))
-            more &= begun[1] > _MORE_OPERATORS - 1
+            more = begun[1] > _MORE_OPERATORS - 1
         found = compare(rank, peers, needed) if compare else Compared(None, None)
         evidence |= found._asdict()
         many = surplus / max(usual_operators, 1) if more else 0.0

@@ -13,7 +13,6 @@ from advisor.engine.rule import Example
 from advisor.engine.sandbox import Sandbox
 
 RULES = {rule.id: rule for rule in load_catalogue()[0]}
-WAIT = TIMES.index("wait")
 
 
 def ledger(part: float, *spans: int) -> Ledger:
@@ -129,7 +128,9 @@ def test_a_burst_claims_its_waiting_where_that_is_most_of_it(span_ns: int, waiti
     assert sorted(set(claims.ns.tolist())) == [6_000_000] + [9_000_000] * waiting
 
 
-def waiting_claims(rule: str, row: dict[str, Any], tables: dict[str, Any]) -> list[int]:
+def waiting_claims(
+    rule: str, row: dict[str, Any], tables: dict[str, Any], part: str = "wait"
+) -> list[int]:
     """The steps in which ``rule`` claims what rank 0 waits for rank 1, which is last in all."""
     call = {"op": "all_reduce", "dur_ns": 20_000_000, "last_rank": 1, "rank": 0}
     calls = [{**call, "step": n, "call_id": n, "wait_ns": 15_000_000} for n in range(4)]
@@ -145,7 +146,7 @@ def waiting_claims(rule: str, row: dict[str, Any], tables: dict[str, Any]) -> li
     with Sandbox(None, "example") as sandbox:
         fill(sandbox, example)
         claims = claims_of(RULES[rule], sandbox, {"used_steps": 4, "half": 0.5, **row})
-    return sorted(map(int, claims.spans.step[claims.spans.kind == WAIT]))
+    return sorted(map(int, claims.spans.step[claims.spans.kind == TIMES.index(part)]))
 
 
 @pytest.mark.parametrize(("reason", "steps"), [("more-work", []), ("data-loading", [0, 1, 2, 3])])
@@ -167,3 +168,26 @@ def test_cores_that_are_lacking_are_no_reason_for_a_pause_that_is_longer() -> No
         "lateness": {"systematic": False},
     }
     assert waiting_claims("no-free-core", {"ranks": [0, 1]}, tables) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("reason", "more_ms", "steps"),
+    [("late-launch", 18, [0, 1, 2, 3]), ("late-launch", 5, []), ("more-work", 18, [])],
+)
+def test_a_host_that_is_late_for_want_of_its_core_is_no_cause_of_its_own(
+    reason: str, more_ms: int, steps: list[int]
+) -> None:
+    """GIVEN rank 0 waits 15 ms for rank 1, which lacks its core for so much longer than rank 0."""
+    ranks = [
+        {"rank": rank, "world_size": 2, "timeline": "host",
+         "metadata": f'{{"advisor": {{"core_wait_ns": [{ms}000000]}}}}'}
+        for rank, ms in ((0, 20), (1, 20 + more_ms))
+    ]  # fmt: skip
+    tables = {
+        "rank": ranks,
+        "step": [{"rank": [0, 1], "step": [0, 1, 2, 3], "step_ns": 100_000_000}],
+        "host_gap": [{"rank": 1, "step": [0, 1, 2, 3], "kind": "other", "idle_ns": 15_000_000}],
+        "lateness": {"systematic": True, "reason": reason},
+    }
+    for part in ("wait", "idle"):
+        assert waiting_claims("no-free-core", {"ranks": [0, 1]}, tables, part) == steps

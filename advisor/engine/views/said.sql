@@ -182,6 +182,16 @@ SELECT CASE known_from WHEN 'silent' THEN 'silent-rank' ELSE 'missing-rank' END,
   list(DISTINCT h.host) FILTER (h.host IS NOT NULL), min(line)
 FROM missing_rank m LEFT JOIN rank_host h USING (rank) GROUP BY 1
 UNION ALL
+-- The only rank that says of no connection that it closed, where others ended for it.
+SELECT 'first-gone', 1, 'all other ranks lost a connection', min(source), [s.rank],
+  list(DISTINCT h.host) FILTER (h.host IS NOT NULL), min(l.line)
+FROM (SELECT unnest(range(ranks))::INTEGER AS rank FROM said_size) s LEFT JOIN rank_host h USING (rank), (
+  SELECT list(DISTINCT rank) AS ranks, min(source) AS source, min(line) AS line FROM said_line
+  WHERE name = 'peer-closed' AND rank IS NOT NULL
+    AND EXISTS (FROM said_line WHERE name IN ('aborted', 'child-failed', 'first-failed'))) l
+WHERE NOT list_contains(l.ranks, s.rank) AND len(l.ranks) > 1
+GROUP BY s.rank QUALIFY count(*) OVER () = 1
+UNION ALL
 SELECT 'all-ranks-wait', count(*), 'all of ranks 0 to ' || max(rank) || ' wait in call ' || max(seq),
   min_by(source, line), NULL, list(DISTINCT host) FILTER (host IS NOT NULL), min(line)
 FROM abandoned_call WHERE seq IS NOT NULL

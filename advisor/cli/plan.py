@@ -139,7 +139,8 @@ _HEADER = [
 
 def _cells(estimate: Any, always: bool = False) -> list[str]:
     layout = estimate.layout
-    shown, recompute = estimate.fits or always, estimate.settings.recompute
+    shown, settings = estimate.fits or always, estimate.settings
+    again = "mlp" if settings.fused_mlp and settings.recompute == "none" else settings.recompute
     return [
         layout.strategy,
         "x".join(
@@ -154,7 +155,7 @@ def _cells(estimate: Any, always: bool = False) -> list[str]:
             )
         ),
         f"{layout.micro_batch}x{layout.accumulation}",
-        {"full": "yes", "none": "no"}.get(recompute, recompute),
+        {"full": "yes", "none": "no"}.get(again, again),
         f"{estimate.memory_bytes / 1e9:,.1f}",
         f"{estimate.traffic_bytes / 1e9:,.1f}",
         f"{estimate.step_s * 1e3:,.0f}" if shown else "-",

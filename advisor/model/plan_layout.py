@@ -49,6 +49,8 @@ class Settings:
             yield replace(self, recompute=only)
             return
         yield self
+        if not self.fused_mlp:  # a compiler or a fused kernel does it, at little cost
+            yield replace(self, fused_mlp=True)
         if self.unfused_attention:
             yield replace(self, recompute="selective")
         yield replace(self, recompute="full")

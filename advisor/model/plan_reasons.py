@@ -80,6 +80,11 @@ def explain(
             f"a micro-batch of {layout.micro_batch} fits only with activation checkpointing"
             f"{_without(without, shape)}: a quarter more compute"
         )
+    if item.fits and without is not None and item.settings.recompute == "none":
+        reasons.append(
+            f"a micro-batch of {layout.micro_batch} fits only where the MLP's product is computed "
+            f"again, by torch.compile or a fused kernel{_without(without, shape)}"
+        )
     if layout.replicas > 1:
         reasons.append(_data_regime(item, cluster))
     return tuple(reasons)

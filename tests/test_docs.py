@@ -71,7 +71,10 @@ def test_all_pages_can_be_followed_in_one_folder() -> None:
     assert len(written) > 2
 
 
-def test_the_terminal_output_in_the_readme_is_what_the_command_prints() -> None:
+def test_the_terminal_output_in_the_readme_is_what_the_command_prints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["pytest", "-m", ""])
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     match = re.search(
         r"```sh\nadvisor (diagnose fixtures/\S+)\n```\n+```text\n(.*?)```", text, re.S

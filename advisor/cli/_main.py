@@ -155,7 +155,8 @@ def main(args: list[str] | None = None) -> None:
     try:
         _start()
         spare_memory()
-        status = _root.main(args=args, prog_name="advisor", standalone_mode=False)
+        words = sys.argv[1:] if args is None else args
+        status = _root.main(args=words, prog_name="advisor", standalone_mode=False, obj=words)
         code = status if isinstance(status, int) else 0
         click.echo(nl=False)  # writes what waits, while it can still be told that it was refused
         if args is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 
 import click
@@ -146,4 +145,4 @@ def command(
 
 
 def _command_line() -> str:
-    return shlex.join(["advisor", *sys.argv[1:]])
+    return shlex.join(["advisor", *(click.get_current_context().find_root().obj or ())])

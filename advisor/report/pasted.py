@@ -44,7 +44,7 @@ def _arguments(report: FindingsReport, inputs: Sequence[str], others: Sequence[s
     places = [
         word
         for before, word in zip(["", *words], words, strict=False)
-        if not word.startswith("-") and before not in _WRITES_TO
+        if word and not word.startswith("-") and before not in _WRITES_TO
     ]
     holding = [
         place

@@ -118,7 +118,7 @@ class Journal:
             )
 
     def _read(self, header: dict[str, Any]) -> None:
-        text = self.path.read_text(encoding="utf-8")
+        text = self.path.read_text(encoding="utf-8", errors="replace")
         lines = text.splitlines()
         # A kill in the middle of a write leaves an unfinished last line: that trial is run again.
         cut = bool(lines) and not text.endswith("\n")
@@ -126,15 +126,14 @@ class Journal:
             lines = lines[:-1]
         if not lines:
             self._require_no_trials()
-        if cut:
-            write_atomic(self.path, "".join(f"{line}\n" for line in lines))
-        if not lines:
+            if cut:
+                write_atomic(self.path, "")
             self._append(header)
             return
         try:
             found = json.loads(lines[0])
-            self.results = [TrialResult.from_json(json.loads(line)) for line in lines[1:]]
-        except (ValueError, TypeError) as error:
+            self.results = [TrialResult.from_json(line) for line in lines[1:]]
+        except (ValueError, RecursionError) as error:
             raise AdvisorError("is not a journal of a sweep", where=str(self.path)) from error
         if json.loads(json.dumps(header)) != found:
             raise AdvisorError(
@@ -142,3 +141,12 @@ class Journal:
                 where=str(self.path),
                 hint="use the same arguments, or another -o",
             )
+        settings = header["start"].keys()
+        if any(one.configuration.keys() != settings for one in self.results):
+            raise AdvisorError(
+                "holds trials of other settings",
+                where=str(self.path),
+                hint="begin a new sweep with another -o; nothing here was changed",
+            )
+        if cut:
+            write_atomic(self.path, "".join(f"{line}\n" for line in lines))

@@ -11,8 +11,11 @@ import shutil
 import statistics
 import time
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from advisor.config.atomic_files import write_atomic
 from advisor.config.sweep import Configuration
@@ -24,6 +27,9 @@ from advisor.tune.statistics import median_and_mad
 if TYPE_CHECKING:
     from advisor.profile.failures import LaunchError
 
+_Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Ns = Annotated[int, Field(gt=0, lt=1 << 63)]
 Status = Literal["ok", "crash", "hang", "oom", "refused", "stopped early"]
 
 
@@ -36,20 +42,22 @@ class TrialResult:
     machine may be another one in the next.
     """
 
-    number: int
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    number: _Count
     configuration: Configuration
     is_baseline: bool
     purpose: str
     status: Status
-    step_ns: list[int] = field(default_factory=list)
-    tokens_per_step: int = 0
-    peak_memory_bytes: int | None = None
+    step_ns: list[_Ns] = field(default_factory=list)
+    tokens_per_step: _Count = 0
+    peak_memory_bytes: _Count | None = None
     message: str = ""
     folder: str = ""
-    seconds: float = 0.0
-    sitting: int = 0
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    sitting: _Count = 0
     losses: list[float] = field(default_factory=list)
-    objective: list[float] = field(default_factory=list)
+    objective: list[_Positive] = field(default_factory=list)
 
     @property
     def is_timed(self) -> bool:
@@ -79,9 +87,17 @@ class TrialResult:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> TrialResult:
-        """From the journal."""
-        return cls(**document)
+    def from_json(cls, line: str) -> TrialResult:
+        """From the journal. Raises ValueError for what no trial gives."""
+        found = _adapter().validate_json(line, strict=True)
+        if found.is_timed and not (found.step_ns or found.objective):
+            raise ValueError("a trial that ran to its end has no times")
+        return found
+
+
+@cache
+def _adapter() -> TypeAdapter[TrialResult]:
+    return TypeAdapter(TrialResult)
 
 
 def run_trial(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,63 @@ def test_a_journal_without_its_first_line_is_refused_and_left_as_it_is(
     with pytest.raises(AdvisorError, match="has lost its first line"):
         Journal(tmp_path, {"start": {"bucket_cap_mb": 25.0}}, resume=True)
     assert journal.path.read_bytes() == cut
+
+
+_TRIAL: dict[str, Any] = {
+    "number": 0, "configuration": {"bucket_cap_mb": 25.0}, "is_baseline": True,
+    "purpose": "baseline", "status": "ok", "step_ns": [5_000_000] * 3, "seconds": 1.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"step_ns": "abc"},
+        {"step_ns": [float("nan")]},
+        {"step_ns": [-1]},
+        {"step_ns": [1 << 70]},
+        {"step_ns": []},
+        {"step_ns": None},
+        {"objective": [float("inf")]},
+        {"losses": [[1]]},
+        {"number": "²"},
+        {"number": -1},
+        {"sitting": 1 << 80},
+        {"seconds": float("nan")},
+        {"tokens_per_step": 2.5},
+        {"status": "fine"},
+        {"configuration": [1]},
+        {"configuration": {"bucket_cap_mb": {}}},
+        {"configuration": {}},
+        {"configuration": {"bucket_cap_mb": 25.0, "other": 1}},
+        {"unknown": 1},
+        {"folder": 7},
+    ],
+    ids=str,
+)
+def test_a_journal_with_what_no_trial_gives_is_refused_and_left_as_it_is(
+    tmp_path: Path, values: dict[str, Any]
+) -> None:
+    header = {"start": {"bucket_cap_mb": 25.0}}
+    path = Journal(tmp_path, header, resume=False).path
+    with path.open("a") as file:
+        file.write(json.dumps(_TRIAL) + "\n")
+    assert len(Journal(tmp_path, header, resume=True).results) == 1
+    with path.open("a") as file:
+        file.write(json.dumps(_TRIAL | values) + "\n" + "cut")
+    before = path.read_bytes()
+    with pytest.raises(AdvisorError, match=r"is not a journal|other settings"):
+        Journal(tmp_path, header, resume=True)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("line", [b"\xff", b"[" * 100_000, b"[]", b"null", b'{"a":' * 5000])
+def test_a_line_of_a_journal_that_is_none_is_refused(tmp_path: Path, line: bytes) -> None:
+    path = Journal(tmp_path, {"start": {}}, resume=False).path
+    for text in (path.read_bytes() + line + b"\n", line + b"\n"):
+        path.write_bytes(text)
+        with pytest.raises(AdvisorError, match=r"is not a journal|holds a sweep of another"):
+            Journal(tmp_path, {"start": {}}, resume=True)
 
 
 def test_a_kill_before_the_first_trial_leaves_a_journal_to_begin(tmp_path: Path) -> None:

@@ -136,6 +136,17 @@ def test_a_whole_database_is_not_called_cut(tmp_path: Path) -> None:
         advisor.load(path)
 
 
+def test_an_export_without_any_activity_is_known_as_one(tmp_path: Path) -> None:
+    """GIVEN a profile in which CUDA could not be traced, whose export has few tables."""
+    path = tmp_path / "report.sqlite"
+    con = sqlite3.connect(path)
+    con.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+    con.execute("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)")
+    con.close()
+    with pytest.raises(AdvisorError, match="holds no GPU activity"):
+        advisor.load(path)
+
+
 def test_a_report_of_nccl_tests_in_another_order_is_read(tmp_path: Path) -> None:
     half = {"time": "12.5", "alg_bw": 80.0, "bus_bw": 150.0, "nwrong": "0"}
     report = {

@@ -17,7 +17,13 @@ SUMMARY = (
 )
 PRIORITY = 70  # after Kineto traces: a rank that those already tell is not read twice
 
-_TABLES = ("CUPTI_ACTIVITY_KIND", "META_DATA_EXPORT", "ENUM_NSYS_EVENT_TYPE", "NVTX_EVENTS")
+_TABLES = (
+    "CUPTI_ACTIVITY_KIND",
+    "META_DATA_EXPORT",
+    "ENUM_NSYS_EVENT_TYPE",
+    "NVTX_EVENTS",
+    "TARGET_INFO_SYSTEM_ENV",  # all that an old export without any activity has
+)
 _SCHEMA_PAGE = 1
 # Of a compressed export so much is unpacked to look for its schema, which may lie anywhere.
 _LOOKED_AT = 512 * 1024 * 1024

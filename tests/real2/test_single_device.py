@@ -178,6 +178,26 @@ def test_what_is_loaded_once_is_no_fault_of_a_step(tmp_path: Path) -> None:
         assert "launch-bound" in _rules(run)
 
 
+@pytest.mark.parametrize(("setup_us", "first"), [(2_000_000, True), (1000, False)])
+def test_a_first_pass_says_nothing_of_the_next(tmp_path: Path, setup_us: int, first: bool) -> None:
+    """A convolution's first pass, 5 ms after a context that took 2 s: its host tries algorithms."""
+    trace = _alone()
+    trace.host("cudaMalloc", 0, setup_us, cat="cuda_runtime")
+    begin = setup_us + 10.0
+    _short_kernels(trace, begin, 60)
+    for at in range(20):
+        wait = begin + 3000 + 100 * at
+        trace.kernel(GEMM, wait, 20, wait - 10)
+        trace.host("cudaEventSynchronize", wait, 21, cat="cuda_runtime")
+    with _loaded(tmp_path, trace) as run:
+        verdict = run.report.verdict
+        assert bool({"launch-bound", "blocking-sync"} & _rules(run)) is not first
+        if first:
+            assert (verdict.kind, verdict.reason) == (VerdictKind.LOSSY, "idle")
+            assert verdict.values["idling_kind"] == "start"
+            assert "--skip" in " ".join(verdict.next_steps)
+
+
 def test_a_transposed_convolution_is_no_training(tmp_path: Path) -> None:
     trace = _alone()
     for begin in _steps(trace, 6, 8000):

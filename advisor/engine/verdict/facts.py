@@ -44,16 +44,20 @@ _LEADING = (
 )
 # Idle time of the devices by what their hosts do meanwhile, per step and rank: the most first.
 # A step alone is its host's whole span, so that what lies at its edges idles in it too. Where it
-# loads for a tenth of that, its pauses are of the start as well.
+# loads for a tenth of that, its pauses are of the start as well; all of a process's first pass is.
 _IDLING = (
     "WITH gap AS ("
-    "SELECT kind, idle_ns, name FROM gap_kind WHERE kind NOT IN ('launch', 'other') UNION ALL "
+    "SELECT kind, idle_ns, name FROM gap_kind WHERE kind NOT IN ('launch', 'other') "
+    "OR (SELECT only_pass FROM first_pass) UNION ALL "
     "SELECT kind, end_ns - start_ns, NULL FROM edge_gap WHERE kind = 'graph-capture' "
     "AND (SELECT steps = 1 FROM facts)), "
-    "start AS (SELECT any_value(steps) = 1 AND sum(idle_ns) FILTER (kind = 'loading') "
-    f">= {LOST} * any_value(step_ns) AND bool_or(kind = 'pause') AS cold FROM gap, facts) "
-    "SELECT CASE WHEN cold AND kind IN ('loading', 'pause') THEN 'start' ELSE kind END AS kind, "
-    "sum(idle_ns)::BIGINT AS idle_ns, any_value(name) AS name FROM gap, start "
+    "start AS (SELECT any_value(only_pass) AS first, "
+    "any_value(steps) = 1 AND sum(idle_ns) FILTER (kind = 'loading') "
+    f">= {LOST} * any_value(step_ns) AND bool_or(kind = 'pause') AS cold "
+    "FROM gap, facts, first_pass) "
+    "SELECT CASE WHEN first OR cold AND kind IN ('loading', 'pause') THEN 'start' "
+    "ELSE kind END AS kind, sum(idle_ns)::BIGINT AS idle_ns, "
+    "any_value(name) FILTER (first IS NOT TRUE) AS name FROM gap, start "
     "GROUP BY 1 ORDER BY 2 DESC LIMIT 1"
 )
 _SHARES = (

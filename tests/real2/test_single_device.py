@@ -140,6 +140,19 @@ def test_a_loader_that_stalls_some_steps_is_of_the_mean_step(tmp_path: Path) -> 
         assert found.savings_share == pytest.approx(200 / 370, rel=0.15)
 
 
+def test_late_launches_gain_none_of_the_loaders_time(tmp_path: Path) -> None:
+    """FashionMNIST on a T4: 50 of 60 ms in the loader, then kernels of 8 µs every 50 µs."""
+    trace = _alone()
+    for begin in _steps(trace, 5, 60_000):
+        trace.host("enumerate(DataLoader)#_Iter.__next__", begin + 5, 50_000)
+        _short_kernels(trace, begin + 50_010, 150)
+    with _loaded(tmp_path, trace) as run:
+        found = next(it for it in run.report.findings if it.rule == "launch-bound")
+        assert found.savings_high_ns is not None
+        assert found.savings_high_ns < 1.3 * 150 * 42_000
+        assert found.savings_ns == pytest.approx(150 * 42_000, rel=0.1)
+
+
 def test_another_accelerators_launches_are_not_known(tmp_path: Path) -> None:
     """An MTIA's runtime calls are none of CUDA's: no graphs are advised there."""
     trace = _alone()

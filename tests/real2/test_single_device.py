@@ -227,6 +227,8 @@ def test_a_cpu_job_alone_is_not_asked_for_more_ranks(tmp_path: Path) -> None:
         # What profile_memory=True writes is no range.
         trace.host("[memory]", 100.0 * at + 10, 0, cat="cpu_instant_event")
         trace.events[-1]["ph"] = "i"
+    # Nor is the span of the profiler itself.
+    trace.host("PyTorch Profiler (0)", 0, 2000, cat="Trace")
     with _loaded(tmp_path, trace) as run:
         verdict = run.report.verdict
         assert verdict.reason == "no-device"

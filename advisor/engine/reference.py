@@ -43,6 +43,7 @@ class Bug(_Strict):
     op: str | None = None
     algorithm: str | None = None
     channels_at_most: int | None = None
+    graphs: bool | None = None  # only of runs that replay CUDA graphs
     workaround: dict[str, str] | None = None
 
 
@@ -71,7 +72,7 @@ _TEXT, _NUMBER = "VARCHAR", "BIGINT"
 _TABLES: dict[str, dict[str, str]] = {
     "ref_bug": dict.fromkeys(Bug.model_fields.keys() - {"workaround"}, _TEXT)
     | {"since": _NUMBER, "fixed": _NUMBER, "since_text": _TEXT, "fixed_text": _TEXT}
-    | {"channels_at_most": _NUMBER},
+    | {"channels_at_most": _NUMBER, "graphs": "BOOLEAN"},
     "ref_message": dict.fromkeys(("message", "effect", "cause", "fix", "source"), _TEXT)
     | {"place": _NUMBER, "explains": "VARCHAR[]"}
     | dict.fromkeys(("between_hosts", "by_class", "recovers"), "BOOLEAN"),

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from advisor.engine.evaluate import evaluate
 from advisor.engine.facts import read_facts
-from advisor.engine.rule import Example, Rule
+from advisor.engine.rule import MOST_ROWS, Example, Rule
 from advisor.engine.sandbox import Sandbox
 from advisor.errors import AdvisorError
 from advisor.findings import OutcomeKind
@@ -28,6 +28,16 @@ from advisor.store.schema import Column
 
 _RUN = "example"
 _DEFAULTS = {"complete": True, "source": "ProfilerStep"}
+# What values that fit no table raise, here or there.
+_UNFIT = (
+    AdvisorError,
+    duckdb.Error,
+    pa.ArrowException,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+)
 _EMPTY: dict[str, Any] = {"VARCHAR": "", "BOOLEAN": False}
 
 
@@ -54,7 +64,7 @@ def check_examples(rule: Rule, sandbox: Sandbox | None = None) -> list[ExampleRe
 def _check(rule: Rule, example: Example, sandbox: Sandbox) -> str:
     try:
         fill(sandbox, example)
-    except (AdvisorError, duckdb.Error, pa.ArrowException, TypeError) as error:
+    except _UNFIT as error:
         return f"its rows do not fit the tables: {error}"
     result = evaluate(rule, sandbox, read_facts(sandbox))
     if result.outcome.outcome != OutcomeKind(example.expect):
@@ -71,18 +81,22 @@ def _check(rule: Rule, example: Example, sandbox: Sandbox) -> str:
         if name not in finding:
             return f"a finding has no field {name!r}; it has {', '.join(finding)}"
         actual = finding[name]
-        close = (
-            isinstance(expected, int | float)
-            and isinstance(actual, int | float)
-            and math.isclose(expected, actual, rel_tol=0.01)
-        )
-        if actual != expected and not close:
+        if actual != expected and not _is_close(actual, expected):
             return f"{name}: expected {expected!r}, got {actual!r}"
     text = " ".join([finding["title"], *finding["because"], finding["message"], *finding["fix"]])
     for phrase in example.says:
         if phrase not in text:
             return f"does not say {phrase!r}: {text}"
     return ""
+
+
+def _is_close(actual: Any, expected: Any) -> bool:
+    """Whether both are numbers, within 1 %."""
+    numbers = [one for one in (actual, expected) if isinstance(one, int | float)]
+    try:
+        return len(numbers) == 2 and math.isclose(*numbers, rel_tol=0.01)
+    except OverflowError:
+        return False
 
 
 def fill(sandbox: Sandbox, example: Example) -> None:
@@ -134,6 +148,9 @@ def _expand(
         if isinstance(value, list) and not (name in columns and columns[name].type.endswith("[]"))
     }
     fixed = {name: value for name, value in row.items() if name not in spread}
+    count = repeat * math.prod(map(len, spread.values()))
+    if count > MOST_ROWS:
+        raise ValueError(f"{count:,} rows of one are more than {MOST_ROWS:,}")
     calls: dict[tuple[Any, ...], int] = {}
     for values in itertools.product(*spread.values()):
         for copy in range(repeat):
@@ -152,7 +169,7 @@ def _complete(
 ) -> dict[str, Any]:
     length = row.pop("dur_ns", None) if "dur_ns" not in columns else None
     step_length = row.pop("step_ns", step_ns) if "step_ns" not in columns else step_ns
-    step = row.get("step") or 0
+    step = int(row.get("step") or 0)
     row.setdefault("run", _RUN)
     if "call_id" in columns:
         row.setdefault("call_id", call)

@@ -129,18 +129,22 @@ class Claim(_Strict):
     )
 
 
+MOST_ROWS = 100_000
+"""Of a table of an example: more are no miniature."""
+
+
 class Example(_Strict):
     """A miniature run: rows for derived tables, and what the rule must say about it."""
 
     name: str
     expect: Literal["fired", "passed", "not-applicable"]
     look_alike: bool = False
-    ranks: int = 4
+    ranks: int = Field(default=4, ge=0, le=MOST_ROWS)
     world_size: int | None = None
     hosts: list[str] | None = Field(default=None, description="host of each rank")
     timeline: Literal["device", "host"] = "device"
-    steps: int = 8
-    step_ms: float = 100.0
+    steps: int = Field(default=8, ge=0, le=MOST_ROWS)
+    step_ms: float = Field(default=100.0, gt=0, le=1e9)
     clock_residual_ns: int = 0
     tables: dict[str, list[dict[str, Any]]] = Field(default_factory=dict)
     finding: dict[str, Any] = Field(

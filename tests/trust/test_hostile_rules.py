@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 import advisor
 from advisor.config.loader import read_plain
@@ -18,6 +19,7 @@ from advisor.engine.query_text import MOST_BRACKETS, MOST_CHARACTERS, refused
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.errors import AdvisorError
 from advisor.findings import Outcome, OutcomeKind
+from tests.support.command import advisor as command
 from tests.support.marks import long
 
 pytestmark = pytest.mark.slow
@@ -52,6 +54,32 @@ def test_a_template_that_raises_anything_fails_alone(
     (tmp_path / "hostile-words.yaml").write_text(_rule(headline), encoding="utf-8")
     (found,) = _outcomes(tmp_path, fixtures_dir).values()
     assert found.outcome == OutcomeKind.ERROR
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"ranks": 10**9},
+        {"steps": -1},
+        {"step_ms": float("inf")},
+        {"ranks": 1_000, "steps": 1_000},
+        {"hosts": ["a"]},
+        {"tables": {"collective": [{"repeat": float("nan")}]}},
+        {"tables": {"collective": [{"repeat": 10**12}]}},
+        {"tables": {"collective": [{"step": "x"}]}},
+        {"tables": {"collective": [{"rank": [0] * 1_000, "step": [0] * 1_000}]}},
+        {"finding": {"savings_ns": 10**400}, "expect": "fired"},
+    ],
+    ids=str,
+)
+def test_an_example_that_is_no_miniature_fails_alone(tmp_path: Path, values: object) -> None:
+    rule = read_plain(shipped("rules") / "no-free-core.yaml")
+    assert isinstance(rule, dict) and isinstance(values, dict)
+    rule["examples"][0] |= values
+    (tmp_path / "hostile-example.yaml").write_text(yaml.safe_dump(rule), encoding="utf-8")
+    done = command("rules", "--rules", tmp_path, "--test", "hostile-example", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "internal error" not in done.stderr
 
 
 def test_half_of_a_pair_is_written_out_or_refused(tmp_path: Path, fixtures_dir: Path) -> None:

@@ -171,11 +171,16 @@ def test_cores_that_are_lacking_are_no_reason_for_a_pause_that_is_longer() -> No
 
 
 @pytest.mark.parametrize(
-    ("reason", "more_ms", "steps"),
-    [("late-launch", 18, [0, 1, 2, 3]), ("late-launch", 5, []), ("more-work", 18, [])],
+    ("reason", "more_ms", "parts"),
+    [
+        ("late-launch", 18, ["wait", "idle"]),
+        ("late-launch", 5, []),
+        ("more-work", 18, []),
+        ("more-work by time", 18, ["wait"]),
+    ],
 )
 def test_a_host_that_is_late_for_want_of_its_core_is_no_cause_of_its_own(
-    reason: str, more_ms: int, steps: list[int]
+    reason: str, more_ms: int, parts: list[str]
 ) -> None:
     """GIVEN rank 0 waits 15 ms for rank 1, which lacks its core for so much longer than rank 0."""
     ranks = [
@@ -187,7 +192,12 @@ def test_a_host_that_is_late_for_want_of_its_core_is_no_cause_of_its_own(
         "rank": ranks,
         "step": [{"rank": [0, 1], "step": [0, 1, 2, 3], "step_ns": 100_000_000}],
         "host_gap": [{"rank": 1, "step": [0, 1, 2, 3], "kind": "other", "idle_ns": 15_000_000}],
-        "lateness": {"systematic": True, "reason": reason},
+        "lateness": {
+            "systematic": True,
+            "reason": reason.removesuffix(" by time"),
+            "reason_evidence": '{"own_ns": 24}' if reason.endswith("time") else '{"own_ns": null}',
+        },
     }
     for part in ("wait", "idle"):
+        steps = [0, 1, 2, 3] if part in parts else []
         assert waiting_claims("no-free-core", {"ranks": [0, 1]}, tables, part) == steps

@@ -55,7 +55,8 @@ def command(
         refuse_inputs([write], [*paths, *([findings] if findings else [])])
         check_report_target(write, force=force)
     known = _read_findings(findings) if findings or not paths else None
-    inputs = list(paths) or [path for run in known.runs for path in run.inputs] if known else paths
+    read = [one.recordings or one.inputs for one in known.runs] if known else []
+    inputs = list(paths) or [path for run in read for path in run]
     if not inputs:
         raise AdvisorError("findings.json names no inputs", hint="name them: advisor open 1 PATH")
     with api.load(*inputs) as run:

@@ -192,6 +192,15 @@ def test_open_writes_a_file_for_a_real_run(
     assert read[0] == len(slices), "our own reader takes the file as it is"
     assert any(s["name"].startswith("gloo:all_reduce") for s in slices)
     assert any("waits for rank 1" in s["name"] for s in slices)
+    # What a report read is read again, not the other files of the folder.
+    known, same = tmp_path / "findings.json", tmp_path / "same.json"
+    with advisor.load(traces) as run:
+        known.write_text(run.report.model_dump_json(), encoding="utf-8")
+    assert any(path.endswith("README.md") for path in run.report.runs[0].inputs)
+    with pytest.raises(SystemExit) as ended:
+        main(["open", "straggler-rank", "--findings", str(known), "--write", str(same)])
+    assert ended.value.code == 0
+    assert same.read_bytes() == target.read_bytes()
 
 
 def test_open_refuses_to_overwrite_and_names_missing_inputs(

@@ -8,6 +8,7 @@ may be given several times, a ``Path`` is a path and a ``Literal`` a choice. Wha
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,19 @@ from typing import Any, Literal, get_args, get_origin
 import click
 
 POSITIVE = click.IntRange(1)
+
+
+class FiniteRange(click.FloatRange):
+    """Numbers between bounds; click takes NaN as being between any two."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number; click's error for what is none, or has no end."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value} is no finite number.", param, ctx)
+        return found
 
 
 @dataclass(frozen=True)

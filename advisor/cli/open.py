@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli import _options as options
-from advisor.cli._options import argument, option
+from advisor.cli._options import FiniteRange, argument, option
 from advisor.cli._output import Output
 from advisor.cli._targets import check_report_target, refuse_inputs
 from advisor.errors import AdvisorError
@@ -34,7 +34,7 @@ def command(
         help="Write the trace of the window instead of serving it; needs no network.",
     ),
     context: float = option(
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0, max=1_000),
         default=0.25,
         show_default=True,
         help="How much to keep before and after, in windows of the finding.",

@@ -211,6 +211,8 @@ def test_open_refuses_to_overwrite_and_names_missing_inputs(
     for arguments, expected in (
         (["open", "1", "x", "--write", "there.json"], "already exists"),
         (["open", "1"], "findings.json: no such file"),
+        (["open", "1", "x", "--context", "nan"], "no finite number"),
+        (["open", "1", "x", "--context", "1e308"], "not in the range"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(arguments)

@@ -278,9 +278,9 @@ def test_the_torchrun_job_of_another_micro_batch_is_one_that_the_ranks_accept(
 
 
 def test_the_journal_survives_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
-    header = {"workload": "w"}
-    journal = Journal(tmp_path, header, resume=False)
     start: Configuration = {"bucket_cap_mb": 25}
+    header = {"workload": "w", "start": start}
+    journal = Journal(tmp_path, header, resume=False)
     journal.add(finish(Plan("baseline", start), 0, 1e6))
     journal.add(finish(Plan("search", {"bucket_cap_mb": 1}), 1, 2e6))
     whole = journal.path.read_text()

@@ -77,7 +77,7 @@ def test_a_giant_first_or_last_event(tmp_path: Path, layout: str, at: int) -> No
     assert dropped(store) == {}
 
 
-@pytest.mark.parametrize("layout", _LAYOUTS.values(), ids=_LAYOUTS)
+@pytest.mark.parametrize("layout", thinned(_LAYOUTS.values(), 2), ids=_LAYOUTS)
 def test_a_list_among_the_events_is_none(tmp_path: Path, layout: Callable[..., str]) -> None:
     """GIVEN a list item that is itself a list of event-like objects THEN it is one lost item."""
     events: list[Any] = [event(number) for number in range(_MANY)]

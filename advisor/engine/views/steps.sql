@@ -53,8 +53,8 @@ FROM spread, (
     coalesce(max(clock_residual_ns), 0) AS residual_ns            -- clock error left
   FROM rank) r;
 
--- One row: whether all that was recorded is one pass, shorter than the set-up before it. That is the first
--- of its process, which loads and tries out.
+-- One row: whether all that was recorded is the first pass of its process, which loads and tries out.
+--   only_pass: one pass, shorter than the set-up before it
 CREATE VIEW first_pass AS
 SELECT steps < 2 AND EXISTS (FROM edge_gap WHERE edge = 'leading' AND kind = 'loading'
   AND end_ns - start_ns > step_ns) AS only_pass FROM facts;

@@ -20,7 +20,7 @@ from advisor.engine.reference import REFERENCE_TABLES
 from advisor.store.schema import parse_schema
 
 _BEGIN = "CREATE VIEW "
-_COMMENT = re.compile(r"--[^\n]*")
+_COMMENT = re.compile(r"('[^']*')|--[^\n]*")  # in a literal no comment begins
 _COLUMN = re.compile(r"\b(\w+)[,)]*\s+-- ([^\n]*)$", re.MULTILINE)
 _NOTE = re.compile(r"--   (\w+): (.*)")
 _WORD = re.compile(r"\w+")
@@ -75,7 +75,7 @@ def views() -> dict[str, View]:
 
     def add(name: str) -> None:
         part, comment, body = parts[name]
-        select = _COMMENT.sub("", body).strip()
+        select = _COMMENT.sub(r"\1", body).strip()
         names = tables.intersection(_WORD.findall(select))
         for other in sorted((parts.keys() & names) - found.keys() - {name}):
             add(other)

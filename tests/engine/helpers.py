@@ -50,7 +50,7 @@ sql: {sql}
 headline: "{headline}"
 where: run
 message: "{message}"
-savings: {{how: counted, confidence: measured}}
+savings: {{how: counted, confidence: modelled}}
 fix: ["do it"]
 verify: look again
 false_alarms: ["never"]

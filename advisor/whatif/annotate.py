@@ -12,6 +12,8 @@ from advisor.store import Store
 from advisor.store.columns import insert_rows
 from advisor.vocabulary.phases import announce
 from advisor.whatif.annotate_calls import Row, call_rows
+from advisor.whatif.buckets import MIB
+from advisor.whatif.cost import EXTRAPOLATION
 from advisor.whatif.coverage import has_all_ranks
 from advisor.whatif.extract import programs
 from advisor.whatif.predict import (
@@ -136,6 +138,11 @@ def _bucket_rows(steps: list[Program], ddp: DataParallel) -> Iterator[Row]:
     caps = list(BUCKET_CAPS_MB)
     if not isinstance(current, str) and current not in caps:
         caps.append(current)
+    seen, within = ddp.model.largest_bytes, round(EXTRAPOLATION * ddp.model.largest_bytes)
+    if within < sum(ddp.gradient_bytes) and not any(
+        cap and seen < cap * MIB <= within for cap in caps
+    ):
+        caps.append(within / MIB)  # the largest that the recording tells of
     for cap in caps:
         prediction = predict_bucket_cap(steps, ddp, cap)
         if prediction is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -107,6 +108,8 @@ def test_a_change_that_cannot_be_replayed_has_the_gain_of_the_finding_that_makes
         raise AdvisorError("the trace does not show it")
 
     job = fixtures_dir / "lab-zero1-pauses"
+    module = importlib.import_module("advisor.whatif.annotate")
+    monkeypatch.setattr(module, "_bucket_rows", lambda *_: ())
     with api.load(job) as run:
         (made,) = (it for it in run.report.findings if it.sets == {"bucket_cap_mb": "25"})
     monkeypatch.setattr("advisor.whatif.settings.predicted", no_replay)

@@ -44,6 +44,13 @@ def test_without_a_slow_link_nothing_is_restored(fixtures_dir: Path) -> None:
     assert len(rows) == 0
 
 
+def test_of_small_buckets_one_cap_is_tried_that_the_sizes_seen_tell_of(fixtures_dir: Path) -> None:
+    """All caps that people set lie beyond twice the largest bucket, of 192 KiB."""
+    with api.load(fixtures_dir / "lab-ddp-hidden-communication") as run:
+        rows = run.sql("SELECT value, extrapolates FROM whatif WHERE setting = 'bucket_cap_mb'")
+    assert list(rows["value"][~rows["extrapolates"].astype(bool)]) == ["0.375"]
+
+
 @pytest.mark.parametrize("inconclusive", [True, False])
 def test_rules_read_that_a_trace_does_not_tell(
     fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch, inconclusive: bool

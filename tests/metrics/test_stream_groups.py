@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.open_groups import contradicted
 from advisor.metrics.collectives.stream_groups import groups_by_ends
 
 US = 1_000
@@ -63,3 +64,29 @@ def test_groups_of_ranks_that_were_read_are_told_without_the_others() -> None:
     calls = recorded({BESIDE: [[0, 1, 2, 3], [4, 5, 6, 7]]})
     del calls[6]
     assert {one.ranks for one in groups_by_ends(calls, 8).values()} == {(0, 1, 2, 3), (4, 5, 6, 7)}
+
+
+@pytest.mark.parametrize("pieces", [True, False])
+def test_pieces_that_a_scatter_left_are_reduced_with_who_holds_the_same(pieces: bool) -> None:
+    """GIVEN reductions whose ends tell no mesh, as one host's network holds up half of them THEN
+    they are the replicas' where they are of the pieces that the shards' reductions leave."""
+    shards = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    calls = recorded({BESIDE: shards, ACROSS: [[rank] for rank in range(8)]})
+    for call in (call for own in calls.values() for call in own if call.stream == BESIDE):
+        call.op, call.out_elements = "reduce_scatter", 1024 if pieces else 256
+    told = {one.ranks for one in groups_by_ends(calls, 8).values()}
+    replicas = {(rank, rank + 4) for rank in range(4)} if pieces else set()
+    assert told == {*map(tuple, shards), *replicas}
+
+
+@pytest.mark.parametrize("group_size", [2, 8, None])
+def test_calls_of_more_ranks_than_their_group_has_are_of_several_groups(
+    group_size: int | None,
+) -> None:
+    """Whatever their times, of which none contradicts here."""
+    everybody = [list(range(8))]
+    calls = recorded({BESIDE: everybody, ACROSS: everybody})
+    for call in (call for own in calls.values() for call in own):
+        call.group_size = group_size
+    columns = [dict(zip(calls, own, strict=True)) for own in zip(*calls.values(), strict=True)]
+    assert contradicted(calls, columns) == (group_size == 2)

@@ -98,6 +98,8 @@ def _contradicted(columns: Sequence[Mapping[int, Call]]) -> bool:
         call = column[first]
         if len(column) < 2 or call.op not in SYNCHRONISING or call.group is not None:
             continue
+        if call.group_size is not None and len(column) > call.group_size:
+            return True
         for rank, other in column.items():
             spans[rank] += (other.start, other.end)
             if rank != first:

@@ -4,7 +4,8 @@ Each group has a stream of its own. Ranks of one group end its kernels within mi
 other, call after call, whatever their clocks are off: the difference of their ends stays the same.
 Ranks of other groups end theirs when their own peers come. Of all meshes that the ranks may form
 (groups of equal size whose members lie equally far apart) the one is taken whose members always
-differ by less than those of different groups do.
+differ by less than those of different groups do. What a reduce-scatter left to a rank is reduced
+further only with the ranks that hold the same piece.
 """
 
 from __future__ import annotations
@@ -38,15 +39,37 @@ def groups_by_ends(calls: Mapping[int, Sequence[Call]], world: int) -> dict[str,
             if call.group is None and call.stream is not None and call.op not in POINT_TO_POINT:
                 streams[call.stream][rank].append(call)
     found: dict[str, Group] = {}
+    unfit = []
+    pieces: dict[int | None, tuple[tuple[int, ...], ...]] = {}
     for by_rank in streams.values():
         if len(by_rank) < len(calls):
             continue
-        for ranks in _mesh(_apart(by_rank), sorted(by_rank), world) or ():
-            group = Group(f"ranks {', '.join(map(str, ranks))}", None, ranks, len(ranks))
-            found[group.name] = group
-            for call in (call for rank in ranks for call in by_rank.get(rank, ())):
-                call.group, call.group_size = group.name, len(ranks)
-                call.set_size()
+        made = [call for own in by_rank.values() for call in own]
+        groups = _mesh(_apart(by_rank), sorted(by_rank), world)
+        if groups is None:
+            unfit.append((by_rank, made))
+            continue
+        found |= _assigned(by_rank, groups)
+        scattered = {call.out_elements for call in made if call.op == "reduce_scatter"}
+        pieces |= dict.fromkeys(scattered - {None}, tuple(groups))
+    for by_rank, made in unfit:
+        held = {pieces.get(call.in_elements) if call.op == "all_reduce" else None for call in made}
+        shards = held.pop() if len(held) == 1 else None
+        found |= _assigned(by_rank, list(zip(*shards or (), strict=True)))
+    return found
+
+
+def _assigned(
+    by_rank: Mapping[int, Sequence[Call]], groups: Sequence[tuple[int, ...]]
+) -> dict[str, Group]:
+    """Give calls the group of their rank; the groups by name."""
+    found = {}
+    for ranks in groups:
+        group = Group(f"ranks {', '.join(map(str, ranks))}", None, ranks, len(ranks))
+        found[group.name] = group
+        for call in (call for rank in ranks for call in by_rank.get(rank, ())):
+            call.group, call.group_size = group.name, len(ranks)
+            call.set_size()
     return found
 
 

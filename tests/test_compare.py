@@ -277,6 +277,7 @@ def test_a_kind_of_time_has_one_figure_in_both_tables(written: Compared) -> None
         assert re.findall(r"[\d.]+(?= ms)", said)[1:] == re.findall(r"[\d.]+", every), short
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_html_page_has_every_figure_of_the_text(written: Compared) -> None:
     html = written.html.replace("\N{NO-BREAK SPACE}", " ")
@@ -429,6 +430,7 @@ def test_a_run_is_slower_because_of_the_cause_that_it_alone_is_diagnosed_with(
         assert (cause["ranks"], cause["is_new"]) == ([1], True)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_three_runs_are_compared_with_the_first(runs: list[str]) -> None:
     done = CliRunner().invoke(command, [*runs, runs[0], "--format", "json"], standalone_mode=False)

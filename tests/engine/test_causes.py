@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from advisor.engine import causes, load_catalogue
 from advisor.engine.causes import Claimed, effects, rank_findings
 from advisor.engine.claims import ledger_of
@@ -124,8 +126,11 @@ def test_mutual_claims_leave_one() -> None:
     assert len(kept.merged) == 2
 
 
-def test_rules_of_any_number_are_held_against_each_other_up_to_a_bound() -> None:
+def test_rules_of_any_number_are_held_against_each_other_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The work grows as the square of the findings; those beyond stand as they are."""
+    monkeypatch.setattr(causes, "MOST_COMPARED", 40)
     beyond = causes.MOST_COMPARED + 100
     found = [claimed(finding("straggler-rank", 9_000 - n), 1.0, 1) for n in range(beyond)]
     kept = merge(found, RULES)

@@ -15,6 +15,7 @@ JOB = Job(hosts=4, per_host=2, layers=4, steps=5, torch="2.9", nccl="2.27.7")
 SLOWER = ((2, 1.08), (3, 1.08))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("slower", "late"), [(SLOWER, [2, 3]), *long(((), None))])
 def test_a_host_a_little_slower_in_each_of_four_steps(

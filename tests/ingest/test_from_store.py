@@ -61,6 +61,7 @@ def test_what_was_derived_can_be_kept_and_is_not_derived_again(
         assert len(run.collectives()) == truth[1]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_stores_are_compared_under_their_names(ingested: Path) -> None:
     with load_runs([ingested, TRACES]) as both:

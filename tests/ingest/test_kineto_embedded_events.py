@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.marks import long
 from tests.support.traces import LAYOUTS, dropped, event, header, names, notes, read
 
 pytestmark = pytest.mark.slow
@@ -43,7 +44,7 @@ def _expected(*without: int) -> list[str]:
 
 
 @pytest.mark.parametrize("instead", [" ", "", "\x00", "x"], ids=["blanks", "cut out", "zeros", "x"])
-@pytest.mark.parametrize("layout", ["one_line", "line_each", "compact", "indented"])
+@pytest.mark.parametrize("layout", ["one_line", "indented", *long("line_each", "compact")])
 def test_the_end_of_an_event_and_the_start_of_the_next_are_lost(
     tmp_path: Path, layout: str, instead: str
 ) -> None:

@@ -155,6 +155,7 @@ def test_the_same_rows_as_in_one_process(
     assert seen == sorted(seen)
 
 
+@pytest.mark.long
 def test_parts_ranks_without_number_urls_and_logs(cluster: _Nodes, tmp_path: Path) -> None:
     traces = tmp_path / "traces"
     for start_us in (1_000, 9_000):
@@ -206,6 +207,7 @@ def _dying(deaths: Path, at_files: Sequence[int]) -> Callable[..., Any]:
     return read_batch
 
 
+@pytest.mark.long
 def test_killed_workers_lose_no_rank_and_double_none(cluster: _Nodes, tmp_path: Path) -> None:
     """Killed between a rank's events and its row, and in the events of the task's next rank."""
     traces, folder, deaths = tmp_path / "traces", tmp_path / "set", tmp_path / "deaths"
@@ -286,6 +288,7 @@ def test_ranks_can_be_added_and_only_force_replaces_them(cluster: _Nodes, tmp_pa
     _assert_same(folder, paths)
 
 
+@pytest.mark.long
 def test_nothing_to_read_and_no_folder_are_errors(cluster: _Nodes, tmp_path: Path) -> None:
     empty = tmp_path / "empty.json"
     empty.write_bytes(b"")

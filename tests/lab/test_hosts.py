@@ -116,7 +116,7 @@ def test_a_relay_comes_and_goes():
 def test_a_terminated_lab_removes_its_hosts():
     lab, prefix = start_lab()
     lab.terminate()
-    assert lab.wait(timeout=30) == 128 + signal.SIGTERM
+    assert lab.wait(timeout=120) == 128 + signal.SIGTERM
     assert things_of(prefix) == []
 
 
@@ -124,7 +124,7 @@ def test_clean_removes_what_a_killed_lab_left_and_nothing_of_a_living_one():
     lab, prefix = start_lab()
     with Network(1) as alive:
         os.kill(lab.pid, signal.SIGKILL)
-        lab.wait(timeout=30)
+        lab.wait(timeout=120)
         assert things_of(prefix)
         hosts.clean()
         assert things_of(prefix) == []

@@ -121,6 +121,7 @@ def test_a_recorded_slow_link_shows_with_all_clocks_shifted(
     assert found < set(range(4))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [3, *long(5, 6, 7)])
 @pytest.mark.parametrize("most_ms", [2.0, 5.0])
 def test_clocks_that_all_are_off_name_no_healthy_host_alone(

@@ -320,6 +320,7 @@ def test_a_slower_network_that_machines_do_have_is_no_slow_link() -> None:
     assert found[0]["machines"]["a100-roce"] == pytest.approx(1.0, abs=0.2)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_switch_slows_several_hosts() -> None:
     slow = dict.fromkeys(range(8), 0.4)

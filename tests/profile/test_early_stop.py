@@ -56,6 +56,7 @@ def test_scattered_steps_are_given_the_benefit_of_the_doubt() -> None:
     assert surely_at_least_ns(scattered) < 150 < surely_at_least_ns([160, 161, 159, 160, 162])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_losing_trial_keeps_its_steps_and_says_so(tmp_path: Path) -> None:
     # GIVEN two gloo ranks and a limit that no step can meet

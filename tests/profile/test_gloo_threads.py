@@ -82,6 +82,7 @@ def test_no_group_is_guessed_from_such_ids() -> None:
     assert threads_by_consistency(wrapped, mine, members) == {}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_profiler_stops_after_gloo_has_noted_an_operations_end(tmp_path: Path) -> None:
     """GIVEN memory that is given back at once THEN nothing is written where none is any more."""

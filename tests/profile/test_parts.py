@@ -247,6 +247,7 @@ def test_a_node_that_finds_no_first_writes_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_document_may_be_written_by_several_processes_at_once(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "job.json"

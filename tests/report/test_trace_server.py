@@ -29,7 +29,7 @@ def test_server_gives_the_trace_to_perfetto_and_nothing_else(
         assert server.server_address[0] == "127.0.0.1"
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+        client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
         headers = _PERFETTO | {"Host": f"{host}:{server.server_port}"}
         client.request(method, path or server.path, headers=headers)
         answer = client.getresponse()
@@ -51,7 +51,7 @@ def test_open_serves_the_trace_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def get(url: str) -> None:
         place = urlsplit(url)
-        client = http.client.HTTPConnection(place.netloc, timeout=10)
+        client = http.client.HTTPConnection(place.netloc, timeout=60)
         client.request("GET", place.path, headers=_PERFETTO)
         bodies.append(client.getresponse().read())
 
@@ -68,7 +68,7 @@ def test_open_serves_the_trace_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_page_that_goes_away_gets_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     with TraceServer(bytes(1 << 24), 0) as server:
-        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as client:
             client.sendall(
                 f"GET {server.path} HTTP/1.1\r\nHost: {_host(server)}\r\n"
                 f"Origin: {_PERFETTO['Origin']}\r\n\r\n".encode()
@@ -94,7 +94,7 @@ def test_nobody_else_who_knows_the_path_gets_anything(headers: dict[str, str], m
     with TraceServer(b"{}", 0) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+        client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
         client.request(method, server.path, headers=headers)
         assert client.getresponse().status == 403
         thread.join(10)
@@ -103,11 +103,11 @@ def test_nobody_else_who_knows_the_path_gets_anything(headers: dict[str, str], m
 
 def test_a_connection_on_which_nothing_is_asked_holds_nobody_up() -> None:
     with TraceServer(b"{}", 0) as server:
-        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10):
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=60):
             server.handle_request()
             thread = threading.Thread(target=server.handle_request)
             thread.start()
-            client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+            client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
             client.request("GET", server.path, headers=_PERFETTO)
             assert client.getresponse().read() == b"{}"
             thread.join(10)
@@ -117,7 +117,7 @@ def test_a_connection_on_which_nothing_is_asked_holds_nobody_up() -> None:
 def test_a_request_that_drips_in_holds_nobody_up() -> None:
     with TraceServer(b"{}", 0) as server:
         served = threading.Thread(target=server.handle_request)
-        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as client:
             served.start()
             client.sendall(b"GET /")
             for _ in range(60):

@@ -327,6 +327,7 @@ def test_whole_outputs_of_reported_jobs_name_their_cause_first(part: int, tmp_pa
     assert _wrong(cases, first_named(tmp_path, cases)) == {}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_whole_outputs_are_diagnosed_as_they_are_read(tmp_path: Path) -> None:
     outputs = [item for item in whole_outputs() if item["cause"] != "none"][::WHOLE_ROAD]

@@ -51,6 +51,7 @@ def said(store: Store) -> tuple[list[tuple[str, str, str]], list[int], list[int]
     )
 
 
+@pytest.mark.long
 def test_one_clock_changes_no_finding(recording: tuple[str, Store]) -> None:
     name, store = recording
     findings, gains, last = said(store)

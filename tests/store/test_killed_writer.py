@@ -104,6 +104,7 @@ def test_ranks_appear_at_once_or_not_at_all(tmp_path: Path, present: bool, every
     assert not list(middle.rglob("*.partial"))
 
 
+@pytest.mark.long
 def test_a_task_of_a_cluster_that_is_killed_leaves_its_ranks_whole_or_out(tmp_path: Path) -> None:
     traces = [_trace(tmp_path, 1, count=9), _trace(tmp_path, 2, count=4)]
     given = ",".join(map(str, traces))

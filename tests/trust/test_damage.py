@@ -85,6 +85,7 @@ def test_every_kind_of_damage_changes_the_files(tmp_path: Path) -> None:
     assert changed > 25
 
 
+@pytest.mark.long
 def test_each_damage_in_turn_changes_the_files(tmp_path: Path) -> None:
     """GIVEN traces of two ranks THEN each kind of damage differs from the whole and the others."""
     recording = damage.known()["trace/gpt2-tiny-ddp-2-slow-rank"]()

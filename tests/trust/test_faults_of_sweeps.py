@@ -166,6 +166,7 @@ def test_writes_that_fail(
     goes_on(tmp_path, left)
 
 
+@pytest.mark.long
 @needs_root
 def test_a_disk_that_is_read_only(finished: Path, tmp_path: Path) -> None:
     with mounted(tmp_path / "fixed", "size=64m") as folder:

@@ -37,7 +37,7 @@ _MARK = "ADVISOR_FAULT_TEST"
 
 def left_of(token: str) -> list[int]:
     """Processes of a run once what was killed has been collected."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while (left := processes_of(token)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return left

@@ -75,6 +75,7 @@ def test_memory_that_runs_out_is_told_from_a_crash(tmp_path: Path) -> None:
     assert result.status == "oom", result.message
 
 
+@pytest.mark.long
 def test_ctrl_c_loses_the_running_trial_only_and_resume_goes_on(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     (tmp_path / "space.yaml").write_text(SPACE)

@@ -22,7 +22,7 @@ from typing import Any
 from advisor.config.hardware import Machine, machine
 from advisor.model.topology import Graph
 
-MACHINES = ("dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300")
+MACHINES = ("dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300", "gh200-quad", "dgx-spark")
 # Compute capability, NVLinks, PCIe link, and how many GPUs (with as many NICs) share a PCIe switch
 # (NVIDIA's data sheets and user guides of the DGX systems).
 _DEVICES = {
@@ -32,22 +32,72 @@ _DEVICES = {
     "B200": (100, 18, "32.0 GT/s PCIe", 1),
     "B300": (100, 18, "64.0 GT/s PCIe", 1),
 }
+# Grace beside its GPU: compute capability, NVLinks to each other GPU, MB/s and count of C2C links,
+# NICs of a CPU and their PCIe link. GH200: C2C as NCCL dumps it of Grace (44,712 MB/s a link),
+# Slingshot 200 is PCIe 4 x16. GB10: NCCL's dump of a DGX Spark, whose port is two NICs of Gen5 x4.
+_GRACE = {
+    "GH200": (90, 6, (44712, 10), 1, ("16.0 GT/s PCIe", 16)),
+    "GB10": (121, 0, (43125, 8), 2, ("32.0 GT/s PCIe", 4)),
+}
 _CPUS = {"intel": ("GenuineIntel", 6, 143), "amd": ("AuthenticAMD", 175, 1)}
 _SOURCES = ("graph/topo", "graph/xml", "graph/paths", "graph/search", "graph/rings")
 _SOURCES += ("graph/trees", "graph/connect", "misc/utils", "misc/param", "debug")
 _PATHS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS")
 _RING = 4
+_NIC = re.compile(r"<nic>.*?</nic>")
 _OURS = Path(__file__).parent
 
 
-def topology_xml(described: Machine) -> str:
-    """A node as NCCL_TOPO_FILE takes it: each GPU beside its NIC, half of them at each CPU."""
+def topology_xml(described: Machine, network: bool = True) -> str:
+    """A node as NCCL_TOPO_FILE takes it, without its NICs where ``network`` is False."""
+    written = _grace_xml if described.device in _GRACE else _switched_xml
+    lines = written(described) if network else _NIC.sub("", written(described))
+    return f'<system version="1">\n{lines}</system>\n'
+
+
+def _grace_xml(described: Machine) -> str:
+    """Each GPU with its CPU behind C2C and its NICs at that CPU."""
+    capability, links, (c2c, count), nics, (pcie, width) = _GRACE[described.device]
+    gdr = int(described.network.gpudirect)
+    lines = []
+    for gpu in range(described.gpus_per_node):
+        others = [other for other in range(described.gpus_per_node) if other != gpu]
+        lines += [
+            f'<cpu host_hash="0x1" numaid="{gpu}" affinity="ffffffff" arch="arm64">',
+            f'<pci busid="{gpu:04x}:01:00.0" class="0x030200" link_speed="2.5 GT/s PCIe" '
+            f'link_width="16"><gpu dev="{gpu}" sm="{capability}" rank="{gpu}" gdr="{gdr}">',
+            *(
+                f'<nvlink target="{other:04x}:01:00.0" count="{links}" tclass="0x030200"/>'
+                for other in others
+            ),
+            f'<c2c bw="{c2c}" count="{count}"/></gpu></pci>',
+        ]
+        for nic in range(gpu * nics, (gpu + 1) * nics):
+            speed = round(described.network.node_gbps * 8000 / nics / described.gpus_per_node)
+            lines.append(
+                f'<pci busid="{256 + nic:04x}:01:00.0" class="0x020000" link_speed="{pcie}" '
+                f'link_width="{width}">{_net(nic, speed, gdr)}</pci>'
+            )
+        lines.append("</cpu>")
+    return "\n".join(lines)
+
+
+def _net(nic: int, speed: int, gdr: int) -> str:
+    """A NIC of ``speed`` Mb/s."""
+    return (
+        f'<nic><net name="nic{nic}" dev="{nic}" speed="{speed}" port="1" latency="0" '
+        f'guid="{256 + nic:#x}" maxconn="131072" gdr="{gdr}"/></nic>'
+    )
+
+
+def _switched_xml(described: Machine) -> str:
+    """Each GPU beside its NIC, half of them at each CPU, behind one NVSwitch."""
     capability, links, pcie, behind_one = next(
         value for name, value in _DEVICES.items() if described.device.startswith(name)
     )
     link = f'link_speed="{pcie}" link_width="16"'
     vendor, family, model = _CPUS[described.cpu_vendor]
-    lines = ['<system version="1">']
+    lines = []
     for cpu in range(2):
         lines.append(
             f'<cpu host_hash="0x1" numaid="{cpu}" affinity="ffffffff" arch="x86_64" '
@@ -64,14 +114,12 @@ def topology_xml(described: Machine) -> str:
                 f'<pci busid="{bus}:01.0" class="0x030200" {link}>',
                 f'<gpu dev="{gpu}" sm="{capability}" rank="{gpu}" gdr="1">',
                 f'<nvlink target="0000:80:00.0" count="{links}" tclass="0x068000"/></gpu></pci>',
-                f'<pci busid="{bus}:02.0" class="0x020700" {link}><nic>',
-                f'<net name="nic{gpu}" dev="{gpu}" speed="{speed}" port="1" latency="0" '
-                f'guid="{256 + gpu:#x}" maxconn="131072" gdr="1"/></nic></pci>',
+                f'<pci busid="{bus}:02.0" class="0x020700" {link}>{_net(gpu, speed, 1)}</pci>',
             ]
             if last:
                 lines.append("</pci>")
         lines.append("</cpu>")
-    return "\n".join([*lines, "</system>", ""])
+    return "\n".join(lines)
 
 
 def build(repository: Path, release: str, folder: Path) -> Path:
@@ -100,10 +148,13 @@ def build(repository: Path, release: str, folder: Path) -> Path:
     return program
 
 
-def search(program: Path, described: Machine) -> dict[str, dict[str, Any]]:
-    """What the search finds for several nodes of a machine, by graph, as the table writes it."""
+def search(program: Path, described: Machine, network: bool = True) -> dict[str, dict[str, Any]]:
+    """What the search finds for several nodes of a machine, by graph, as the table writes it.
+
+    For one node alone where ``network`` is False.
+    """
     with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
-        file.write(topology_xml(described))
+        file.write(topology_xml(described, network))
         file.flush()
         # NCCL's own switch for machines that are not the one it runs on.
         environment = os.environ | {"NCCL_IGNORE_DISABLED_P2P": "2"}
@@ -126,10 +177,11 @@ def search(program: Path, described: Machine) -> dict[str, dict[str, Any]]:
     return found
 
 
-def tabled(described: Machine) -> dict[str, dict[str, Any]]:
-    """The same of the hardware table."""
-    graphs = described.nccl_several_nodes
-    assert graphs is not None, described.name
+def tabled(described: Machine, network: bool = True) -> dict[str, dict[str, Any]] | None:
+    """The same of the hardware table; None where it has no graphs or those of a log."""
+    graphs = described.nccl_several_nodes if network else described.nccl_one_node
+    if graphs is None or graphs.basis != "search":
+        return None
     found = {}
     for name in ("ring", "tree", "nvls"):
         written = getattr(graphs, name)
@@ -155,11 +207,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         program = build(asked.repository, asked.release, Path(folder))
         for name in asked.machine:
-            found, ours = search(program, machine(name)), tabled(machine(name))
-            for graph in sorted(found.keys() | ours.keys()):
-                same = found.get(graph) == ours.get(graph)
-                differing += not same
-                print(name, graph, found.get(graph), "as the table" if same else ours.get(graph))
+            for network in (True, False):
+                ours = tabled(machine(name), network)
+                if ours is None:
+                    continue
+                found = search(program, machine(name), network)
+                for graph in sorted(found.keys() | ours.keys()):
+                    same = found.get(graph) == ours.get(graph)
+                    differing += not same
+                    nodes = "several" if network else "one"
+                    tabled_too = "as the table" if same else ours.get(graph)
+                    print(name, nodes, graph, found.get(graph), tabled_too)
     return int(differing > 0)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.config.hardware import machine
+from advisor.config.hardware import device_of, machine, machine_names
 from benchmarks.nccl_source.graphs import MACHINES, build, search, tabled, topology_xml
 
 # A clone of NVIDIA/nccl with its tags.
@@ -21,10 +21,24 @@ CUDA = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include" / "cuda_
 def test_a_machine_is_written_with_all_its_gpus_links_and_nics(name: str) -> None:
     described = machine(name)
     system = ET.fromstring(topology_xml(described))
-    assert [int(gpu.attrib["rank"]) for gpu in system.iter("gpu")] == list(range(8))
-    speeds = {float(net.attrib["speed"]) / 8000 for net in system.iter("net")}
-    assert speeds == {described.network.nic_gbps}
-    assert len(list(system.iter("net"))) == described.network.nics
+    assert [int(gpu.attrib["rank"]) for gpu in system.iter("gpu")] == list(
+        range(described.gpus_per_node)
+    )
+    # DGX Spark's port is two NICs.
+    speeds = [float(net.attrib["speed"]) / 8000 for net in system.iter("net")]
+    assert sum(speeds) == described.network.node_gbps
+    assert len(speeds) in (described.network.nics, 2 * described.network.nics)
+    assert not list(ET.fromstring(topology_xml(described, network=False)).iter("net"))
+
+
+def test_every_machine_of_several_nvidia_gpus_has_graphs() -> None:
+    several = [
+        machine(name) for name in machine_names() if device_of(machine(name)).vendor == "nvidia"
+    ]
+    without = {found.name for found in several if found.nccl_several_nodes is None}
+    assert without == {"gb200-nvl72", "gb300-nvl72"}  # one rack is one NVLink domain
+    alone = {found.name for found in several if found.nccl_one_node is None}
+    assert alone == {"dgx-spark"}  # one GPU
 
 
 @pytest.mark.skipif(
@@ -34,4 +48,6 @@ def test_a_machine_is_written_with_all_its_gpus_links_and_nics(name: str) -> Non
 def test_the_graphs_of_the_table_are_those_of_nccls_search(tmp_path: Path) -> None:
     program = build(Path(str(REPOSITORY)), "2.27.7", tmp_path)
     for name in MACHINES:
-        assert search(program, machine(name)) == tabled(machine(name)), name
+        for network in (True, False):
+            ours = tabled(machine(name), network)
+            assert ours in (None, search(program, machine(name), network)), name

@@ -18,7 +18,10 @@ def ll128_by_default(cell: Cell, *, cuda_11_8: bool) -> bool:
     farthest_intra = PathType.NVB if version >= (2, 18, 3) else PathType.NVL
     hopper = low >= 90 and version >= (2, 17, 0)
     farthest_inter = PathType.PXN if hopper else PathType.PXB
-    if graph.type_intra > farthest_intra or graph.type_inter > farthest_inter:
+    inter = graph.type_inter
+    if inter == PathType.P2C and version < (2, 27, 5):
+        inter = PathType.PHB  # 2.27.3 had it behind PXN, releases before did not tell it from PHB
+    if graph.type_intra > farthest_intra or inter > farthest_inter:
         return False
     if low != high and not (low >= 90 and version >= (2, 30, 0)):
         return False

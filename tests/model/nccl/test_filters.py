@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from nccl_machines import a100_four, h100_node
 
+from advisor.config.hardware import machine
 from advisor.errors import AdvisorError
 from advisor.model.nccl.cost import predict
 from advisor.model.nccl.filters import parse_algorithms, parse_protocols
 from advisor.model.nccl.names import FUNCTIONS
 from advisor.model.nccl.version import parse_version
+from advisor.model.topology_machine import topology_of
 
 NEW, OLD = (2, 29, 7), (2, 20, 5)
 MIB = 1 << 20
@@ -74,6 +76,14 @@ def test_excluding_one_protocol_switches_ll128_on() -> None:
     assert not default.available
     assert predict(far, "allreduce", MIB, NEW, proto="^LL").row("Ring", "LL128").available
     assert not predict(far, "allreduce", MIB, NEW, proto="LL,Simple").row("Ring", "LL128").available
+
+
+def test_a_nic_behind_c2c_has_ll128_from_the_release_that_put_its_path_before_pxn() -> None:
+    # topo.h: PATH_P2C is 7 in 2.27.3 (PATH_PXN is 6), 6 from 2.27.5 on, and unknown before
+    quad = topology_of(machine("gh200-quad"), 2)
+    for version, trusted in (((2, 26, 6), False), ((2, 27, 3), False), ((2, 27, 5), True)):
+        row = predict(quad, "allreduce", MIB, version).row("Ring", "LL128")
+        assert row.available == trusted, version
 
 
 def test_a_filter_moves_the_choice() -> None:

@@ -79,18 +79,19 @@ def _parse(
         return Selection(dict.fromkeys(FUNCTIONS, names))
     chosen: dict[str, frozenset[str] | None] = dict.fromkeys(FUNCTIONS)
     functions = {name.lower(): name for name in FUNCTIONS}
-    entries = [entry for entry in text.split(";") if entry]
-    for position, entry in enumerate(entries):
-        prefix, colon, elements = entry.partition(":")
-        if not colon:
+    # As strtok splits: empty parts are none, and what follows a second colon is not read.
+    for position, entry in enumerate(text.split(";")):
+        if not entry:
+            continue
+        prefix, *rest = [part for part in entry.split(":") if part] or [entry]
+        if not rest:
             if position:
                 raise AdvisorError(
                     f"{variable}={text}: every entry but the first needs a function before a colon",
                     where=f"entry '{entry}'",
                     hint=f"for example allreduce:{entry}",
                 )
-            names = _names(variable, entry, spelling, strict=True)
-            chosen = dict.fromkeys(FUNCTIONS, names)
+            chosen = dict.fromkeys(FUNCTIONS, _names(variable, prefix, spelling, strict=True))
             continue
         if prefix.lower() not in functions:
             raise AdvisorError(
@@ -98,7 +99,7 @@ def _parse(
                 "ncclInvalidUsage",
                 hint=f"functions: {', '.join(functions)} (send and recv have no choice)",
             )
-        chosen[functions[prefix.lower()]] = _names(variable, elements, spelling, strict=True)
+        chosen[functions[prefix.lower()]] = _names(variable, rest[0], spelling, strict=True)
     return Selection(chosen)
 
 

@@ -9,7 +9,7 @@ from advisor.config.hardware import machine
 from advisor.errors import AdvisorError
 from advisor.model.nccl.cost import predict
 from advisor.model.nccl.filters import parse_algorithms, parse_protocols
-from advisor.model.nccl.names import FUNCTIONS
+from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS
 from advisor.model.nccl.version import parse_version
 from advisor.model.topology_machine import topology_of
 
@@ -40,11 +40,42 @@ def test_functions_that_are_not_named_keep_the_default() -> None:
         ("alltoall:ring", "'alltoall' is no function"),
         ("allreduce:rings", "'rings' is unknown"),
         ("CollNet", "'CollNet' is unknown"),
+        ("auto", "'auto' is unknown"),
+        ("^auto", "'auto' is unknown"),
+        ("ring, tree", "' tree' is unknown"),
+        ("allreduce:", "'allreduce' is unknown"),  # no list after the colon: it is the list
+        (";ring", "function before a colon"),
+        ("allgather:ring;tree:", "function before a colon"),
     ],
 )
 def test_new_releases_refuse_what_they_do_not_know(text: str, complaint: str) -> None:
     with pytest.raises(AdvisorError, match=complaint):
         parse_algorithms(text, NEW)
+
+
+@pytest.mark.parametrize(
+    ("text", "allreduce", "allgather"),
+    [
+        (":ring", {"Ring"}, {"Ring"}),
+        ("RING;", {"Ring"}, {"Ring"}),
+        ("allreduce:ring:tree", {"Ring"}, None),  # nobody reads the third part
+        ("allreduce::ring,,tree", {"Ring", "Tree"}, None),
+        ("ring;allreduce:tree;allreduce:nvls", {"NVLS"}, {"Ring"}),
+        (",", set(), set()),
+        ("^", set(ALGORITHMS), set(ALGORITHMS)),
+        (";", None, None),
+    ],
+)
+def test_values_are_split_as_strtok_splits_them(
+    text: str, allreduce: set[str] | None, allgather: set[str] | None
+) -> None:
+    chosen = parse_algorithms(text, NEW)
+    assert (chosen.names("AllReduce"), chosen.names("AllGather")) == (allreduce, allgather)
+
+
+@pytest.mark.parametrize("text", ["auto", ",", ";", "ring;tree", "allreduce:ring", "ring tree"])
+def test_a_list_without_a_word_of_an_old_release_leaves_none(text: str) -> None:
+    assert parse_algorithms(text, OLD).names("AllReduce") == set()
 
 
 def test_old_releases_ignore_what_they_do_not_know() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -102,12 +103,12 @@ def test_a_change_that_was_asked_for_needs_no_finding(fixtures_dir: Path) -> Non
 
 
 def test_a_change_that_cannot_be_replayed_has_the_gain_of_the_finding_that_makes_it(
-    fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch
+    fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def no_replay(*_: object) -> None:
         raise AdvisorError("the trace does not show it")
 
-    job = fixtures_dir / "lab-zero1-pauses"
+    job = shutil.copytree(fixtures_dir / "lab-zero1-pauses", tmp_path / "job")  # no kept store
     module = importlib.import_module("advisor.whatif.annotate")
     monkeypatch.setattr(module, "_bucket_rows", lambda *_: ())
     with api.load(job) as run:

@@ -41,7 +41,8 @@ class Facts(NamedTuple):
     least: what makes communication faster takes none of it away."""
     running_share: float = 1.0
     """Of a CPU's step: what is left without the longest wait for a core. With its cores free a job
-    loses as little as that of whatever it loses here."""
+    loses as little as that of whatever it loses here; what no longer asks for them leaves them to
+    the rest."""
     whole_trace: bool = False
     """No steps are marked: the whole trace is taken as one."""
     by_pattern: bool = False

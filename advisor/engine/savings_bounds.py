@@ -14,15 +14,17 @@ from advisor.vocabulary.words import about
 
 COLUMNS = ("savings_ns", "savings_low_ns", "savings_high_ns")
 _ROUNDING_NS = 2
+_LEAST_RUNNING = 0.01  # of a step: no division by nothing
 
 
 def bounded(
-    row: Mapping[str, Any], step_ns: int | None, stays_ns: int = 0, least_share: float = 1.0
+    row: Mapping[str, Any], step_ns: int | None, stays_ns: int = 0, running_share: float = 1.0
 ) -> tuple[dict[str, int | None], list[str]]:
     """The row's savings as whole ns per step, and what was changed for that.
 
-    ``stays_ns`` of the step are left whatever is saved, and the low end is worth ``least_share``
-    elsewhere. A rule need not know either: no mistake.
+    ``stays_ns`` of the step are left whatever is saved. Where threads run only ``running_share`` of
+    their time, the low end is that of free cores, and the high end that of what is done away with
+    leaving its cores to the rest. A rule need not know either: no mistake.
     None is below zero or beyond ``step_ns``, and the interval holds the value; an interval without
     a value that is the wrong way round is left out.
     """
@@ -45,7 +47,8 @@ def bounded(
     most = math.inf if step_ns is None else max(0, step_ns - stays_ns)
     within = {name: round(min(max(0.0, number), most)) for name, number in given.items()}
     value, low, high = (within.get(name) for name in COLUMNS)
-    low = None if low is None else round(least_share * low)
+    low = None if low is None else round(running_share * low)
+    high = None if high is None else round(min(most, high / max(running_share, _LEAST_RUNNING)))
     if value is not None:
         changes += _outside(within)
         low = None if low is None else min(low, value)

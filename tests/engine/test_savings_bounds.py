@@ -41,8 +41,8 @@ def test_compute_that_nothing_hides_stays_and_that_is_no_mistake_of_the_rule() -
     assert not mistakes
 
 
-def test_the_low_end_alone_is_worth_less_elsewhere() -> None:
-    row = {"savings_ns": 40, "savings_low_ns": 30, "savings_high_ns": 50}
-    assert bounded(row, 100, least_share=0.5) == (
-        {"savings_ns": 40, "savings_low_ns": 15, "savings_high_ns": 50}, []
-    )  # fmt: skip
+def test_threads_that_lack_cores_widen_both_ends_within_the_step() -> None:
+    row = {"savings_ns": 40, "savings_low_ns": 30, "savings_high_ns": 45}
+    wide = {"savings_ns": 40, "savings_low_ns": 15, "savings_high_ns": 90}
+    assert bounded(row, 100, running_share=0.5) == (wide, [])
+    assert bounded(row, 100, 20, 0.5) == ({**wide, "savings_high_ns": 80}, [])

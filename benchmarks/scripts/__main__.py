@@ -73,7 +73,7 @@ def sweep_all(chosen: list[Case], out: Path, *, mbit: float | None, asked: list[
 
 def score_all(chosen: list[Case], out: Path) -> list[Judged]:
     """Judge every recorded case, the healthy ones once each."""
-    wanted = {c.id: c for case in chosen for c in (case, case.healthy)}
+    wanted = {c.id: c for case in chosen for c in (case.healthy, case)}
     found = []
     for case in wanted.values():
         needed = (case, case.healthy)
@@ -100,7 +100,10 @@ def line(judged: Judged, *, faulty: bool) -> str:
         )
         said = f"said {_ms(judged.savings_ns)} ({_ms(judged.low_ns)} to {_ms(judged.high_ns)})"
         inside = {True: "inside", False: "OUTSIDE", None: "not said"}[judged.inside]
-        gain = f"{said}, {real}: {inside}" + ("" if judged.costs else "; COSTS NOTHING HERE")
+        recorded = f", recorded {_ms(judged.recorded_ns)}"
+        gain = f"{said}, {real}{recorded}: {inside}" + (
+            "" if judged.costs else "; COSTS NOTHING HERE"
+        )
     return f"{judged.id:28} {judged.step_ns / 1e6:7.1f} ms  {marks}: {judged.first}; {gain}"
 
 
@@ -114,6 +117,7 @@ def summary(found: list[Judged], chosen: list[Case]) -> dict[str, float]:
     faulty = [j for j in found if j.id in ids and j.costs]
     healthy = [j for j in found if j.id not in ids]
     gains = [j for j in faulty if j.right_cause and j.inside is not None]
+    recorded = [j for j in gains if j.inside_recorded is not None]
     return {
         "costs_nothing": sum(j.id in ids and not j.costs for j in found),
         "faults": len(faulty),
@@ -121,6 +125,8 @@ def summary(found: list[Judged], chosen: list[Case]) -> dict[str, float]:
         "place": sum(j.right_place for j in faulty),
         "gains": len(gains),
         "gain_inside": sum(bool(j.inside) for j in gains),
+        "gains_recorded": len(recorded),
+        "gain_inside_recorded": sum(bool(j.inside_recorded) for j in recorded),
         "healthy": len(healthy),
         "alarms": sum(bool(j.alarms) for j in healthy),
     }

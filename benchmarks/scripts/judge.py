@@ -43,6 +43,9 @@ class Judged:
     real_ns: float | None = None
     real_low_ns: float | None = None
     real_high_ns: float | None = None
+    recorded_ns: float | None = None
+    """What the recorded steps fell by. The timed ones ran before them; where other processes share
+    the cores, those may have come or gone between."""
     alarms: list[str] = field(default_factory=list)
     probability: float | None = None
     """Of the first finding, where it accuses: at warning or above."""
@@ -58,17 +61,26 @@ class Judged:
     @property
     def inside(self) -> bool | None:
         """Whether the real gain is in the interval; None where either was not said."""
-        if self.real_ns is None or self.low_ns is None or self.high_ns is None:
+        return self._within(self.real_ns)
+
+    @property
+    def inside_recorded(self) -> bool | None:
+        """The same of what the recorded steps fell by."""
+        return self._within(self.recorded_ns)
+
+    def _within(self, gain_ns: float | None) -> bool | None:
+        if gain_ns is None or self.low_ns is None or self.high_ns is None:
             return None
-        return self.low_ns <= self.real_ns <= self.high_ns
+        return self.low_ns <= gain_ns <= self.high_ns
 
     def to_json(self) -> dict[str, Any]:
         """For results.json."""
-        return {**asdict(self), "inside": self.inside, "costs": self.costs}
+        own = {name: getattr(self, name) for name in ("inside", "inside_recorded", "costs")}
+        return {**asdict(self), **own}
 
 
 def judge(case: Case, out: Path) -> Judged:
-    """Diagnose one recorded case; a faulty one is compared with its healthy one."""
+    """Diagnose one recorded case; a faulty one is compared with its healthy one, judged before."""
     with api.load(traces(case, out / case.id)) as run:
         report = run.report
         (out / case.id / "report.txt").write_text(run.render("text"), encoding="utf-8")
@@ -93,6 +105,8 @@ def judge(case: Case, out: Path) -> Judged:
             statistics.median(steps), alarms=alarms, **(sure if alarms else {}),
         )  # fmt: skip
     real = _gain(steps, _steps(out / case.healthy.id), mean=truth.mean)
+    recorded = [_recorded(out / one.id) for one in (case, case.healthy)]
+    fell_ns = None if truth.mean else recorded[0] - recorded[1]  # the mean is not written down
     if first is None:
         return Judged(
             case.id, "", report.verdict.title, False, False, statistics.median(steps),
@@ -105,13 +119,19 @@ def judge(case: Case, out: Path) -> Judged:
     return Judged(
         case.id, first.rule + (f" ({reason})" if reason else ""), report.verdict.title, right,
         not truth.ranks or first.ranks == truth.ranks, statistics.median(steps), first.fix,
-        first.savings_ns, first.savings_low_ns, first.savings_high_ns, *real, **sure,
+        first.savings_ns, first.savings_low_ns, first.savings_high_ns, *real, fell_ns, **sure,
     )  # fmt: skip
 
 
 def _steps(folder: Path) -> list[int]:
     document = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     return [int(step) for step in document["step_ns"]]
+
+
+def _recorded(folder: Path) -> float:
+    """The median recorded step, ns."""
+    document = json.loads((folder / "findings.json").read_text(encoding="utf-8"))
+    return float(document["runs"][0]["step_ns_median"])
 
 
 def _gain(before: Sequence[int], after: Sequence[int], *, mean: bool) -> tuple[float, float, float]:

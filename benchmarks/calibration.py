@@ -3,7 +3,8 @@
     python -m benchmarks.calibration
 
 Tables are those of tests/rules/bench_tables.yaml whose machine has NCCL graphs. Every second size
-of a table is fitted and the others judged; of 8 x A100 each collective is judged by a fit of the
+of a table is fitted and the others judged, as are, by eight sizes of one table, all other rows of
+that cluster; of 8 x A100 each collective is judged by a fit of the
 others; each cluster by a fit of the other clusters of its kind; and each kind of machine by a fit
 of the others with as many nodes, which is what a profile of another kind of machine is worth.
 Printed are rows within 0.8 to 1.25 of what was measured.
@@ -87,6 +88,17 @@ def held_out() -> Iterator[tuple[str, str, dict[bool, list[float]]]]:
         rows = rows_of(name)
         if len(rows) >= 16:
             yield "sizes", name, ratios(_fit(rows[::2]), rows[1::2])
+        if len(rows) >= LEAST_ROWS + 6:
+            steps = LEAST_ROWS - 1
+            few = [rows[round(step * (len(rows) - 1) / steps)] for step in range(LEAST_ROWS)]
+            others = [
+                row
+                for other in MACHINES
+                if _cluster(other) == _cluster(name)
+                for row in rows_of(other)
+                if row not in few
+            ]
+            yield "eight sizes", name, ratios(_fit(few), others)
     for name in SUPERBENCH:
         others = [row for other in SUPERBENCH if other != name for row in rows_of(other)]
         yield "collectives", name, ratios(_fit(others), rows_of(name))
@@ -123,7 +135,7 @@ def main() -> None:
     """Print each table and the sum of each kind."""
     sums: dict[tuple[str, bool], list[float]] = {}
     for kind, name, found in held_out():
-        text = f"{kind:12}{name:24}"
+        text = f"{kind:13}{name:24}"
         for small in (True, False):
             sums.setdefault((kind, small), []).extend(found[small])
             where = "to 64 KB" if small else "above"

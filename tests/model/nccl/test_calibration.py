@@ -6,6 +6,7 @@ published in lessizzmore/create-a3mega-ztan-fork (ztan-NCCL-test-result).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -136,14 +137,14 @@ def test_the_command_fits_and_the_model_uses_it(shared_data: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_calls_of_another_cluster_of_the_kind_come_out_right() -> None:
-    found: dict[bool, list[float]] = {True: [], False: []}
+def test_calls_of_a_measured_cluster_and_of_another_of_its_kind_come_out_right() -> None:
+    found: dict[tuple[str, bool], list[float]] = defaultdict(list)
     for kind, _, ratios in held_out():
-        if kind == "clusters":
-            for small, values in ratios.items():
-                found[small] += values
-    assert share(found[False]) >= 0.85
-    assert share(found[True]) >= 0.7
+        for small, values in ratios.items():
+            found[kind, small] += values
+    for kind in ("eight sizes", "clusters"):
+        assert share(found[kind, False]) >= 0.85, kind
+        assert share(found[kind, True]) >= 0.7, kind
 
 
 @pytest.mark.slow

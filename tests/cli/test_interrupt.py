@@ -36,11 +36,11 @@ kept = Noisy()
 weakref.finalize(pipeline.Store, Path(sys.argv[1]).touch)
 
 def interrupted(context):
-    threading.Thread(target=time.sleep, args=(60,)).start()
+    threading.Thread(target=time.sleep, args=(200,)).start()
     if sys.argv[2] == "swallowed":
         one = Slow()
         del one
-        time.sleep(60)
+        time.sleep(200)
     os.kill(os.getpid(), signal.SIGINT)
 
 pipeline.join_sources = interrupted
@@ -56,7 +56,7 @@ def _interrupt(tmp_path: Path, fixtures_dir: Path, how: str) -> subprocess.Compl
         capture_output=True,
         text=True,
         check=False,
-        timeout=50,  # shorter than what the script would wait for
+        timeout=150,  # shorter than what the script would wait for
     )
 
 
@@ -94,7 +94,7 @@ main()
 @pytest.mark.parametrize("module", ["click", "difflib", "advisor.cli.rules"])
 def test_an_interrupt_while_modules_load_shows_no_traceback(module: str) -> None:
     command = [sys.executable, "-c", _WHILE_LOADING, module]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
     assert ended.returncode == 130
     assert ended.stderr.strip() in ("", "advisor: interrupted")
 

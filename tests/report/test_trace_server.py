@@ -34,7 +34,7 @@ def test_server_gives_the_trace_to_perfetto_and_nothing_else(
         client.request(method, path or server.path, headers=headers)
         answer = client.getresponse()
         body = answer.read()
-        thread.join(10)
+        thread.join(60)
         assert answer.status == (204 if (status, method) == (200, "OPTIONS") else status)
         assert server.fetched is (status == 200 and method == "GET")
         if status == 200:
@@ -62,7 +62,7 @@ def test_open_serves_the_trace_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("webbrowser.open", browser)
     serve(TraceCrop('{"traceEvents":[]}', 0, 1, 0, 0), browser=True)
-    asked[0].join(10)
+    asked[0].join(60)
     assert bodies == [b'{"traceEvents":[]}']
 
 
@@ -97,7 +97,7 @@ def test_nobody_else_who_knows_the_path_gets_anything(headers: dict[str, str], m
         client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
         client.request(method, server.path, headers=headers)
         assert client.getresponse().status == 403
-        thread.join(10)
+        thread.join(60)
         assert not server.fetched
 
 
@@ -110,7 +110,7 @@ def test_a_connection_on_which_nothing_is_asked_holds_nobody_up() -> None:
             client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
             client.request("GET", server.path, headers=_PERFETTO)
             assert client.getresponse().read() == b"{}"
-            thread.join(10)
+            thread.join(60)
         assert server.fetched
 
 

@@ -48,13 +48,12 @@ def test_a_late_rank_is_named(tmp_path: Path) -> None:
         )
         culprits = [f for f in slow["findings"] if f["rule"] == "straggler-rank"]
         assert [f["ranks"] for f in culprits] in ([], [[1]])
-        # About the 150 ms that rank 1 slept.
-        if culprits and 75 <= culprits[0]["savings_ns"] / 1e6 <= 225:
-            break
-    assert [f["ranks"] for f in culprits] == [[1]]
-    assert 75 <= culprits[0]["savings_ns"] / 1e6 <= 225
-    # Where other tests leave the trainings no core, that comes first, and rightly.
-    assert slow["verdict"]["cause"] in ("straggler-rank", "no-free-core")
+        # About the 150 ms that rank 1 slept. Where other tests leave the trainings no core, that
+        # comes first, and rightly.
+        first = slow["verdict"]["cause"] in ("straggler-rank", "no-free-core")
+        if culprits and first and 75 <= culprits[0]["savings_ns"] / 1e6 <= 225:
+            return
+    pytest.fail("a rank that sleeps 150 ms in each step was not named in four recordings")
 
 
 @pytest.mark.long

@@ -167,8 +167,16 @@ def run(
     if during is not None:
         during(process)
     _, said = process.communicate(timeout=240)
-    assert processes_of(token) == []
+    assert left_of(token) == []
     return Ended(process.returncode, said)
+
+
+def left_of(token: str) -> list[int]:
+    """Processes of a run once what was killed has been collected."""
+    deadline = time.monotonic() + 60
+    while (left := processes_of(token)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
 
 
 def processes_of(token: str) -> list[int]:

@@ -19,7 +19,7 @@ from advisor.errors import EndedBySignalError
 from advisor.profile import own
 from advisor.profile.failures import LaunchError
 from advisor.profile.hook import order
-from tests.trust.faults import ROOT, processes_of, run
+from tests.trust.faults import ROOT, left_of, run
 
 pytestmark = pytest.mark.slow
 
@@ -34,14 +34,6 @@ if os.fork() == 0:
 time.sleep(600)
 """
 _MARK = "ADVISOR_FAULT_TEST"
-
-
-def left_of(token: str) -> list[int]:
-    """Processes of a run once what was killed has been collected."""
-    deadline = time.monotonic() + 60
-    while (left := processes_of(token)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return left
 
 
 def test_a_trial_that_ignores_sigterm_and_forks_leaves_nothing(

@@ -126,8 +126,8 @@ def test_a_rank_that_dies_is_named_and_the_other_keeps_its_trace(tmp_path: Path)
 def test_a_rank_that_hangs_is_named_with_its_place(tmp_path: Path) -> None:
     fault = Fault.parse("hang:rank=0,step=6")
     with pytest.raises(AdvisorError) as failed:
-        launch(workload(), tmp_path, How(faults=(fault,), timeout_s=10.0))
-    assert "rank 0 made no progress for 10 s, in step 6" in failed.value.message
+        launch(workload(), tmp_path, How(faults=(fault,), timeout_s=20.0))
+    assert "rank 0 made no progress for 20 s, in step 6" in failed.value.message
     stacks = [path.read_text() for path in tmp_path.glob("logs/**/0/stderr.log")]
     assert any("inject.py" in text for text in stacks)
 

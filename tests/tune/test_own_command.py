@@ -71,7 +71,7 @@ def test_a_script_is_timed_recorded_and_ended_with_settings_it_knows_nothing_of(
     configuration = {"bucket_cap_mb": 0.01, "comm_hook": "fp16", "env.OMP_NUM_THREADS": "1"}
     trial = OwnCommand(job, {})
     # WHEN a trial of it runs
-    ranks = trial.look(configuration, tmp_path / "t", Limits(60))
+    ranks = trial.look(configuration, tmp_path / "t", Limits(180))
     # THEN its steps are timed and recorded on every rank, with the script's own settings noted
     assert [rank["rank"] for rank in ranks] == [0, 1]
     assert [len(rank["timed_ns"]) for rank in ranks] == [6, 6]

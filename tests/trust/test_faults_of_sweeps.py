@@ -225,6 +225,7 @@ def test_asked_to_end(number: signal.Signals, finished: Path, tmp_path: Path) ->
     assert half_written(tmp_path) == []
 
 
+@pytest.mark.long
 def test_two_at_once(finished: Path, tmp_path: Path) -> None:
     """GIVEN two that go on with one sweep THEN one does, and the other says why not."""
     before = cut(finished, tmp_path, 5)

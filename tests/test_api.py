@@ -78,6 +78,7 @@ def two_jobs() -> Iterator[Run]:
         yield run
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_findings_of_several_recordings_say_of_which_they_are(two_jobs: Run) -> None:
     found = two_jobs.findings()

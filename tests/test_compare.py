@@ -478,6 +478,7 @@ def _timed_as(path: str, folder: Path, name: str, samples_ms: list[float]) -> st
     return str(copy)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_steps_timed_without_the_profiler_say_what_is_noise_and_no_other_step_time(
     runs: list[str], written: Compared, tmp_path: Path

@@ -76,6 +76,7 @@ def _marks_of(number: int) -> list[pytest.MarkDecorator]:
     return [pytest.mark.slow if number % 3 == 0 else pytest.mark.long]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("folder", "lean"),
     [

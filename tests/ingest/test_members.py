@@ -64,6 +64,7 @@ def test_a_bad_checksum_loses_nothing(
     assert store.con.execute("SELECT complete FROM rank").fetchall() == [(False,)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["body", "cut", "header"])
 @pytest.mark.parametrize("number", [1, *long(2)])
 @pytest.mark.parametrize("compress", [gzip.compress, *slow(_zstd)], ids=["gzip", "zstd"])

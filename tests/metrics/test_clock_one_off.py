@@ -143,6 +143,7 @@ def place(store: Store) -> set[int]:
     return named
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rank", "least"), [(1, 1), *long((0, 8), (2, 10))])
 def test_no_clock_moves_a_weak_slow_link_elsewhere(weak: Store, rank: int, least: int) -> None:
     """With the clock of rank 1 open, two hosts are left to compare, and no slow link explains the

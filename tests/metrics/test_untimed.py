@@ -55,6 +55,7 @@ def _span(category: str, name: str, start: int, ns: int, args: dict[str, Any]) -
             "dur": ns / 1000, "args": args}  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("duration", [-5, "garbage", *long(10**30), None])
 def test_its_step_does_not_count(tmp_path: Path, duration: object) -> None:
     """GIVEN one kernel of 1 ms of unknown length in step 3 THEN the rest names who is late."""

@@ -23,6 +23,7 @@ def stored_anew(store: Store, seed: float) -> None:
         store.con.execute("DROP TABLE other")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_report_does_not_depend_on_the_order_of_rows() -> None:
     """All steps of this straggler are alike: whichever waits longest is a tie."""

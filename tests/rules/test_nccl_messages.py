@@ -445,6 +445,7 @@ TOLD_OF: list[tuple[str, tuple[list[int], list[str]]]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_host_and_rank_are_those_that_the_line_is_of(tmp_path: Path) -> None:
     """All outputs in one store: to make one takes longer than to read and judge one of them."""

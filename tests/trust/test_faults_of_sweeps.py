@@ -139,6 +139,7 @@ def test_ended_after_any_trial(kept: int, finished: Path, tmp_path: Path) -> Non
     goes_on(tmp_path, cut(finished, tmp_path, kept))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "after", "words"),
     thinned(

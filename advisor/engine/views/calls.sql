@@ -161,7 +161,8 @@ CREATE VIEW gather_gap AS
 WITH ordered AS (
   SELECT rank, step, process_group, phase, call_id, exposed_transfer_ns, exposed_all_ns, ahead,
     coalesce(hidden_ns, 0) AS hidden_ns,
-    greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns, row_number() OVER w = 1 AS is_first
+    greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns, row_number() OVER w = 1 AS is_first,
+    phase = 'backward' AND lag(phase) OVER w = 'forward' AS is_turn
   FROM call WHERE (op, process_group) IN (SELECT (op, process_group) FROM overlappable)
     AND op = 'all_gather' AND coalesce(phase, '') NOT IN ('optimizer', 'other')
   WINDOW w AS (PARTITION BY rank, step, process_group ORDER BY start_ns)
@@ -173,7 +174,8 @@ WITH ordered AS (
     sum(exposed_transfer_ns) FILTER (phase = 'forward') AS forward_ns,
     sum(exposed_transfer_ns) FILTER (phase = 'backward') AS backward_ns,
     sum(exposed_all_ns) FILTER (phase = 'backward') AS backward_stopped_ns,
-    sum(hidden_ns) FILTER (phase = 'backward') AS backward_hidden_ns,
+    coalesce(sum(hidden_ns) FILTER (phase = 'backward' AND NOT coalesce(is_turn, false)), 0)
+      AS backward_hidden_ns,
     sum(coalesce(gap_ns, 0)) FILTER (phase = 'backward') AS backward_gap_ns,
     avg(coalesce(ahead, false)::INT) FILTER (phase = 'backward') AS backward_ahead,
     count(*) FILTER (phase = 'backward') AS backward_calls,
@@ -190,7 +192,7 @@ SELECT process_group,
   coalesce(median(forward_ns), 0) AS forward_ns,   -- exposed in the forward pass
   coalesce(median(backward_ns), 0) AS backward_ns, -- exposed in the backward pass
   median(backward_stopped_ns) AS backward_stopped_ns, -- exposed in the backward pass, with waiting
-  median(backward_hidden_ns) AS backward_hidden_ns,   -- under compute in the backward pass
+  median(backward_hidden_ns) AS backward_hidden_ns,   -- under compute in the backward pass, without its first
   median(backward_gap_ns) AS backward_gap_ns,         -- between gathers of the backward pass
   median(backward_ahead) AS backward_ahead,           -- share asked for ahead in the backward pass
   median(backward_calls) AS backward_calls,           -- in the backward pass, per rank and step

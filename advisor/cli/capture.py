@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from advisor.cli import _options as options
-from advisor.cli._options import POSITIVE, argument, option
+from advisor.cli._options import POSITIVE, FiniteRange, argument, option
 from advisor.cli._output import show
 from advisor.errors import AdvisorError
 from advisor.vocabulary.recorded_steps import STEPS
@@ -20,7 +20,12 @@ _LOOK_S = 0.5
 def command(
     folder: Path = argument(),
     steps: int = option(default=STEPS, show_default=True, type=POSITIVE, help="To record."),
-    timeout: float = option(default=600.0, show_default=True, help="Seconds to wait for it."),
+    timeout: float = option(
+        type=FiniteRange(min=0, min_open=True),
+        default=600.0,
+        show_default=True,
+        help="Seconds to wait for it.",
+    ),
     diagnose: bool = option(help="Diagnose the recording."),
 ) -> None:
     """Record some steps of a job that runs already, under `advisor record --on-demand -o FOLDER`.

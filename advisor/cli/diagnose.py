@@ -8,18 +8,10 @@ from pathlib import Path
 import click
 
 from advisor.cli._diagnosis import Diagnosis, check_store
+from advisor.cli._options import FiniteRange
 from advisor.cli._output import plan_outputs
 
 _LEAST_S, _MOST_S = 0.1, 86_400.0
-
-
-def _check_interval(ctx: click.Context, param: click.Parameter, value: float) -> float:
-    """The seconds as they are; BadParameter for what would spin or cannot be slept (NaN, too)."""
-    if not _LEAST_S <= value <= _MOST_S:
-        raise click.BadParameter(
-            f"{value:g} is not between {_LEAST_S:g} and {_MOST_S:g}", ctx, param
-        )
-    return value
 
 
 @click.command(
@@ -75,7 +67,8 @@ def _check_interval(ctx: click.Context, param: click.Parameter, value: float) ->
 @click.option("--share", is_flag=True, help="Put pseudonyms for hosts, users and paths.")
 @click.option("--force", is_flag=True, help="Replace existing output files.")
 @click.option("--watch", "watching", is_flag=True, help="Diagnose again whenever PATH changes.")
-@click.option("--watch-interval", default=5.0, show_default=True, callback=_check_interval,
+@click.option("--watch-interval", default=5.0, show_default=True,
+              type=FiniteRange(_LEAST_S, _MOST_S),
               help=f"Seconds between looks, {_LEAST_S:g} or more.")  # fmt: skip
 @click.option("--watch-rounds", type=int, hidden=True)
 def command(

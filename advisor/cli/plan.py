@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from advisor.cli import _options as options
-from advisor.cli._options import POSITIVE, argument, option
+from advisor.cli._options import POSITIVE, FiniteRange, argument, option
 from advisor.cli._table import table
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def command(
         "parallelism).",
     ),
     efficiency: float | None = option(
-        type=float,
+        type=FiniteRange(min=0, max=1, min_open=True),
         help="Share of the dense peak that all compute reaches.  [default: as published runs did]",
     ),
     tensor: int | None = option("--tp", type=POSITIVE, help="Your tensor-parallel degree."),

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import click
 
 from advisor.cli import _options as options
-from advisor.cli._options import POSITIVE, option
+from advisor.cli._options import POSITIVE, FiniteRange, option
 from advisor.errors import AdvisorError
 
 _LOOPBACK = """\
@@ -32,7 +32,12 @@ def command(
     rdzv_endpoint: str = option(default="", help="host:port of machine 0, with --nnodes."),
     output: Path = option("-o", "--output", default=Path("probe.json"), show_default=True),
     form: Literal["text", "json"] = option("--format", default="text"),
-    timeout: float = option(default=600.0, show_default=True, help="Seconds in all."),
+    timeout: float = option(
+        type=FiniteRange(min=0, min_open=True),
+        default=600.0,
+        show_default=True,
+        help="Seconds in all.",
+    ),
     force: bool = option(help="Replace an existing result."),
 ) -> int:
     """Measure alpha, beta and every link (or three rounds of pairs) on the backend found.

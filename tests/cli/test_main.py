@@ -26,6 +26,17 @@ CONTEXT = click.Context(_root, info_name="advisor")
 COMMANDS = _root.list_commands(CONTEXT)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("given", ["nan", "inf", "-inf", "-1", "1e400"])
+def test_a_fraction_without_end_or_below_nothing_is_refused_by_every_option(given: str) -> None:
+    commands = [_root.get_command(CONTEXT, name) for name in COMMANDS]  # type: ignore[attr-defined]
+    options = [one for command in commands for one in command.params]
+    fractions = [one for one in options if one.type.name.startswith("float")]
+    assert fractions
+    for one in fractions:
+        with pytest.raises(click.BadParameter):
+            one.type.convert(given, one, CONTEXT)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_with_an_example_that_parses(name: str) -> None:
     command = _root.get_command(CONTEXT, name)  # type: ignore[attr-defined]

@@ -209,5 +209,5 @@ def test_an_interval_that_would_spin_or_cannot_be_slept_is_refused(
     words = ["diagnose", str(tmp_path), "--watch", "--watch-rounds", "0"]
     result = CliRunner().invoke(_root, [*words, f"--watch-interval={seconds}"])
     assert result.exit_code == 2
-    assert "is not between 0.1 and 86400" in result.output
+    assert "--watch-interval" in result.output
     assert CliRunner().invoke(_root, [*words, "--watch-interval=0.1"]).exit_code == 0

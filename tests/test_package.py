@@ -90,6 +90,7 @@ def test_the_wheel_alone_diagnoses_a_recording(built: Path, tmp_path: Path) -> N
     assert (tmp_path / "out" / "report.html").stat().st_size > 5_000
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["cc", "no-such-compiler"])
 def test_a_wheel_comes_out_bit_for_bit_alike_with_a_compiler_and_without(

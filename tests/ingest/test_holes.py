@@ -38,6 +38,7 @@ def _told(path: Path, data: bytes) -> tuple[int, int, dict[str, int], str, bool]
     return _MANY - events, dropped, json.loads(reasons), note or "", complete
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fill", [b"\x00", b"\xff", b" "], ids=["zeroed", "erased", "blanked"])
 @pytest.mark.parametrize("share", [0.02, *long(0.3)])
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)

@@ -86,6 +86,7 @@ def test_cut_in_the_middle_of_a_long_file(tmp_path: Path) -> None:
     assert "cut off" in notes(store)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "garbage", thinned([b"\x00\x01garbage", b"\n\n\n", b"}]}]", b'{"a": 1}', b"<html>"], 2)
 )
@@ -306,6 +307,7 @@ def test_deep_nesting_costs_one_event(tmp_path: Path) -> None:
         assert dropped(store) == {"event nested deeper than 200 levels": 1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", [kineto, *slow(compact)])
 @pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")], ids=["lists", "objects"])
 @pytest.mark.usefixtures("both_paths")
@@ -407,6 +409,7 @@ _CONTAINERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["trace.json", *slow("trace.json.gz"), *long("trace.json.zst")])
 @pytest.mark.parametrize("kind", _CONTAINERS)
 def test_containers_whatever_the_name(tmp_path: Path, kind: str, name: str) -> None:

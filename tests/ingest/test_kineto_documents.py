@@ -40,6 +40,7 @@ def test_a_second_list_in_the_same_object(tmp_path: Path, count: int) -> None:
     assert store.con.execute("SELECT DISTINCT complete FROM rank").fetchall() == [(True,)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [2, *slow(_MANY)])
 @pytest.mark.parametrize("layout", [kineto, one_line])
 @pytest.mark.parametrize("between", ["", "\n", " \x00 "])

@@ -52,6 +52,7 @@ def _kernels(without: int | None = None, count: int = _MANY) -> list[str]:
     return [f"kernel_{number}" for number in range(count) if number != without]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", _LAYOUTS.values(), ids=_LAYOUTS)
 @pytest.mark.parametrize(
     ("first", "deep", "count"), [("name", 0, 9_500), *long(("ph", 0, 9_500), ("ts", 2, 500))]

@@ -48,6 +48,7 @@ def _whole(number: int) -> set[str]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(_PARTS))
 @pytest.mark.parametrize("compress", [gzip.compress, *slow(_zstd)], ids=["gzip", "zstd"])
 def test_a_bad_checksum_loses_nothing(

@@ -70,6 +70,7 @@ def seen(columns: list[dict[int, Call]]) -> Weighed:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("slow", [frozenset(), frozenset([1]), frozenset([1, 2])])
 @pytest.mark.parametrize("rank", [0, 1, *long(2, 3)])
 @pytest.mark.parametrize("by_ms", [-5.0, *long(2.0, 5.0, -900.0), 60_000.0])

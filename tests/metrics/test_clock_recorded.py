@@ -55,6 +55,7 @@ def shifted(rank: int, by_ms: float) -> list[dict[int, Call]]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", range(4))
 @pytest.mark.parametrize("by_ms", [3.0, -3.0, 40.0, -1000.0])

@@ -224,6 +224,7 @@ def test_a_recording_of_advisor_profile_is_left_alone(earlier: Path) -> None:
     assert advisor.profiler(earlier).folder == earlier.with_name("traces-2")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_recording_of_another_command_is_never_removed(earlier: Path) -> None:
     (earlier / "logs").mkdir()

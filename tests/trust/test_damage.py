@@ -41,6 +41,7 @@ def test_damage_accuses_nobody_else(name: str) -> None:
     _check(name, 4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(SLOW, len(SLOW)))
 def test_damage_accuses_nobody_else_at_length(name: str) -> None:
     _check(name, 4)

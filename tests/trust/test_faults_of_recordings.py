@@ -64,11 +64,13 @@ def test_a_job_goes_on_whose_trace_cannot_be_written(
     goes_on_without(ended, tmp_path, traces)
 
 
+@pytest.mark.long
 def test_a_job_goes_on_that_has_no_descriptor_left_for_its_trace(tmp_path: Path) -> None:
     ended = record(tmp_path, tmp_path / "traces", NO_DESCRIPTORS)
     goes_on_without(ended, tmp_path, tmp_path / "traces")
 
 
+@pytest.mark.long
 @needs_root
 def test_a_job_goes_on_whose_folder_is_read_only(tmp_path: Path) -> None:
     with mounted(tmp_path / "fixed", "size=1m") as folder:

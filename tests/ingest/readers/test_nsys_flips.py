@@ -152,6 +152,7 @@ def test_payload_entries_without_their_types_are_no_damage(tmp_path: Path) -> No
         assert "damaged" not in rows(store, _NOTE)[0][0]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_flips_anywhere(tmp_path: Path, seed: int) -> None:

@@ -32,6 +32,9 @@ class FiniteRange(click.FloatRange):
         return found
 
 
+ABOVE_ZERO = FiniteRange(min=0, min_open=True)
+
+
 @dataclass(frozen=True)
 class _Parameter:
     make: Callable[..., Any]

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from advisor.cli import _options as options
-from advisor.cli._options import POSITIVE, FiniteRange, argument, option
+from advisor.cli._options import ABOVE_ZERO, POSITIVE, argument, option
 from advisor.cli._output import show
 from advisor.errors import AdvisorError
 from advisor.vocabulary.recorded_steps import STEPS
@@ -21,7 +21,7 @@ def command(
     folder: Path = argument(),
     steps: int = option(default=STEPS, show_default=True, type=POSITIVE, help="To record."),
     timeout: float = option(
-        type=FiniteRange(min=0, min_open=True),
+        type=ABOVE_ZERO,
         default=600.0,
         show_default=True,
         help="Seconds to wait for it.",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli import _options as options
-from advisor.cli._options import FiniteRange, argument, option
+from advisor.cli._options import ABOVE_ZERO, argument, option
 from advisor.cli._output import plan_outputs
 from advisor.errors import AdvisorError
 
@@ -43,7 +43,7 @@ def command(
         "its steps cannot tell.",
     ),
     peak_tflops: float | None = option(
-        type=FiniteRange(min=0, min_open=True),
+        type=ABOVE_ZERO,
         help="Dense peak of one rank's device for MFU.  [default: from the hardware table]",
     ),
     operators: int = option(default=10, show_default=True, help="Operators listed per run."),

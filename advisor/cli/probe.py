@@ -13,7 +13,7 @@ from typing import Any, Literal
 import click
 
 from advisor.cli import _options as options
-from advisor.cli._options import POSITIVE, FiniteRange, option
+from advisor.cli._options import ABOVE_ZERO, POSITIVE, option
 from advisor.errors import AdvisorError
 
 _LOOPBACK = """\
@@ -33,7 +33,7 @@ def command(
     output: Path = option("-o", "--output", default=Path("probe.json"), show_default=True),
     form: Literal["text", "json"] = option("--format", default="text"),
     timeout: float = option(
-        type=FiniteRange(min=0, min_open=True),
+        type=ABOVE_ZERO,
         default=600.0,
         show_default=True,
         help="Seconds in all.",

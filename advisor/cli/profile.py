@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from advisor.cli._options import FiniteRange
+from advisor.cli._options import ABOVE_ZERO
 from advisor.config.parsed import what_fails
 from advisor.errors import AdvisorError
 from advisor.profile.inject import HELP
@@ -52,7 +52,7 @@ def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
 @_setting("--grad-accum", "Micro-batches per optimizer step.")
 @_setting("--precision", "fp32 or bf16.", str)
 @_setting("--seed", "Seed of weights and data.")
-@_setting("--bucket-cap-mb", "DDP's bucket size in MiB.", FiniteRange(min=0, min_open=True))
+@_setting("--bucket-cap-mb", "DDP's bucket size in MiB.", ABOVE_ZERO)
 @_setting("--device", "cpu (gloo), cuda (nccl), or meta: print what each rank needs; no run.", str)
 @click.option(
     "--set",
@@ -78,7 +78,7 @@ def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
 )
 @click.option(
     "--timeout",
-    type=FiniteRange(min=0, min_open=True),
+    type=ABOVE_ZERO,
     default=120.0,
     show_default=True,
     help="Seconds without progress after which a rank counts as hung.",
@@ -91,7 +91,7 @@ def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
 )
 @click.option(
     "--memory-limit",
-    type=FiniteRange(min=0, min_open=True),
+    type=ABOVE_ZERO,
     metavar="MIB",
     help="What each rank may allocate: private memory on a CPU, device memory on a GPU.",
 )

@@ -14,7 +14,7 @@ import click
 
 from advisor.cli import _options as options
 from advisor.cli._complete import rule_names
-from advisor.cli._options import POSITIVE, FiniteRange, argument, option
+from advisor.cli._options import ABOVE_ZERO, POSITIVE, argument, option
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def command(
     ),
     limit: int = option(type=POSITIVE, default=1000, show_default=True, help="Rows of a table."),
     timeout: float = option(
-        type=FiniteRange(min=0, min_open=True),
+        type=ABOVE_ZERO,
         default=300,
         show_default=True,
         metavar="SECONDS",

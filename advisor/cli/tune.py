@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from advisor.cli import _options as options
-from advisor.cli._options import POSITIVE, FiniteRange, argument, option
+from advisor.cli._options import ABOVE_ZERO, POSITIVE, argument, option
 from advisor.cli._own_command import WithOwnCommand, own_command
 from advisor.errors import AdvisorError
 
@@ -47,7 +47,7 @@ def command(
     ),
     timeout: float = option(
         default=120.0,
-        type=FiniteRange(min=0, min_open=True),
+        type=ABOVE_ZERO,
         show_default=True,
         help="Seconds without progress after which a trial is ended.",
     ),

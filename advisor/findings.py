@@ -37,9 +37,8 @@ def is_wide(low_ns: int | None, high_ns: int | None) -> bool:
 
 
 class Confidence(StrEnum):
-    """How a saving was found out, surest first (METRICS section 8)."""
+    """How a saving was found out, surest first; a sweep alone measures one (METRICS section 8)."""
 
-    MEASURED = "measured"
     REPLAYED = "replayed"
     MODELLED = "modelled"
     RULE_OF_THUMB = "rule-of-thumb"

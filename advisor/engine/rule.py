@@ -79,9 +79,7 @@ class Savings(_Strict):
 
     how: str
     assumes: str = ""
-    confidence: Literal[Confidence.REPLAYED, Confidence.MODELLED, Confidence.RULE_OF_THUMB] = Field(
-        description="never measured: no rule tries its change, a sweep does"
-    )
+    confidence: Confidence
     in_calls: bool = Field(
         default=False,
         description="the gain is time in collective calls: where a rank of their group was not "

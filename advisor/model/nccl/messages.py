@@ -131,14 +131,15 @@ def named(text: str, *, is_warning: bool) -> str | None:
         is_asked, is_warning = _asked(text[:_LONGEST].translate(_ANY_DIGIT))
         if not is_asked:
             return None
-    for item, pattern in _compiled() if is_warning else _signed_in(text):
+    for number in range(len(_whole())) if is_warning else _signed_in(text):
+        item = _whole()[number][0]
         if of_nccl and item.effect == "reported":
             continue
         if not of_nccl and item.effect == "raised" and goes_on(text):
             continue
         if item.effect == "dies" and _TRIED.match(text):
             continue
-        if pattern.search(text, 0, _LONGEST):
+        if _compiled(number).search(text, 0, _LONGEST):
             return item.id
     return None
 
@@ -153,10 +154,9 @@ def _asked(shape: str) -> tuple[bool, bool]:
     return quotes or _signs().search(shape) is not None, quotes
 
 
-def _signed_in(text: str) -> list[tuple[Message, re.Pattern[str]]]:
-    """The entries of which a sign stands in ``text``, in their order."""
-    numbers = {number for sign, numbers in _by_sign() if sign in text for number in numbers}
-    return [_compiled()[number] for number in sorted(numbers)]
+def _signed_in(text: str) -> list[int]:
+    """The places of entries of which a sign stands in ``text``, in their order."""
+    return sorted({number for sign, numbers in _by_sign() if sign in text for number in numbers})
 
 
 def goes_on(text: str) -> bool:
@@ -238,14 +238,14 @@ def _of(*effects: str) -> frozenset[str]:
 
 
 @cache
-def _compiled() -> tuple[tuple[Message, re.Pattern[str]], ...]:
-    """Each entry with a pattern: its own and those of what it names."""
-    return tuple((item, pattern) for item, pattern, _ in _whole())
+def _compiled(number: int) -> re.Pattern[str]:
+    """The pattern of the entry at this place: to compile all takes longer than many a log does."""
+    return re.compile(_whole()[number][1])
 
 
 @cache
 def _by_sign() -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Of each sign the places of its entries among the compiled ones."""
+    """Of each sign the places of its entries among those with a pattern."""
     found: dict[str, list[int]] = {}
     for number, (_, _, signs) in enumerate(_whole()):
         for sign in signs:
@@ -254,8 +254,8 @@ def _by_sign() -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 @cache
-def _whole() -> tuple[tuple[Message, re.Pattern[str], tuple[str, ...]], ...]:
-    """Each entry with a pattern: its own and those of what it names, and the signs of all."""
+def _whole() -> tuple[tuple[Message, str, tuple[str, ...]], ...]:
+    """Each entry with its pattern, which is of all that it names, and the signs of all."""
     out = []
     for item in messages():
         if item.effect == "probable" or item.id in exceptions_by_words():
@@ -270,7 +270,7 @@ def _whole() -> tuple[tuple[Message, re.Pattern[str], tuple[str, ...]], ...]:
             forms = [*forms, cuda_errors.returned(item.cuda)]
             signs += cuda_errors.SIGNS
         if forms:
-            out.append((item, re.compile("|".join(forms)), tuple(signs)))
+            out.append((item, "|".join(forms), tuple(signs)))
     return tuple(out)
 
 

@@ -131,13 +131,13 @@ def _of_rule(path: Path, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """A rule's query on the views that rules see, with its parameters as they stand in its file."""
     from advisor import api
     from advisor.engine import load_catalogue
-    from advisor.engine.sandbox import RULE_TIMEOUT_S
+    from advisor.engine.allowance import RULE_S
 
     rule = next((rule for rule in load_catalogue(())[0] if rule.id == name), None)
     if rule is None:
         raise AdvisorError(f"no rule is called '{name}'", hint="list them: advisor rules")
     values = {key: param.default for key, param in rule.params.items()}
-    return _on_views(api.load(path).store, rule.sql, values, RULE_TIMEOUT_S)
+    return _on_views(api.load(path).store, rule.sql, values, RULE_S)
 
 
 def _on_views(

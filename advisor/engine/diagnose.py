@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor import __version__
-from advisor.config.paths import shipped
+from advisor.engine.allowance import Allowance
 from advisor.engine.catalogue import load_catalogue
 from advisor.engine.causes import as_listed, merge, rank_findings
 from advisor.engine.emptiness import needs_of_all
@@ -56,11 +56,11 @@ def diagnose(
     outcomes: list[Outcome] = []
     findings: list[Finding] = []
     by_id = {rule.id: rule for rule in rules}
-    tested = [rule for rule in rules if rule.path and rule.path.parent == shipped("rules")]
     # Of a choice of rules nothing is kept: there are many choices.
-    known = {} if select or ignore else needs_of_all(rule.sql for rule in tested)
+    known = {} if select or ignore else needs_of_all(rule.sql for rule in rules if rule.is_shipped)
+    allowance = Allowance()
     for run in runs:
-        with Sandbox(store, run, known=known) as sandbox:
+        with Sandbox(store, run, known=known, allowance=allowance) as sandbox:
             facts = read_facts(sandbox)
             results = []
             for number, rule in enumerate(rules, 1):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from advisor.engine.allowance import RULE_S
 from advisor.engine.claims import Ledger, claims_of
 from advisor.engine.evidence import evidence_of
 from advisor.engine.facts import Facts
@@ -18,7 +19,7 @@ from advisor.engine.numbering import token
 from advisor.engine.partly_read import as_far_as_read
 from advisor.engine.plain import MOST_ITEMS, named
 from advisor.engine.rule import Rule
-from advisor.engine.sandbox import RULE_TIMEOUT_S, RuleSqlError, Sandbox
+from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.engine.savings_bounds import COLUMNS as SAVINGS
 from advisor.engine.savings_bounds import bounded
 from advisor.engine.verdict.probability import judged
@@ -53,11 +54,26 @@ class Result:
     """Of each finding."""
 
 
-@limited(RULE_TIMEOUT_S)
 def evaluate(
     rule: Rule, sandbox: Sandbox, facts: Facts, overrides: Mapping[str, Any] | None = None
 ) -> Result:
-    """The rule's outcome on the run in ``sandbox``; a mistake in the rule is an ``error``."""
+    """The rule's outcome on the run in ``sandbox``; a mistake in the rule is an ``error``.
+
+    A rule that is not shipped takes of what all of these share (:class:`Allowance`).
+    """
+    if rule.is_shipped:
+        with limited(RULE_S):
+            return _evaluated(rule, sandbox, facts, overrides)
+    try:
+        with sandbox.elsewhere():
+            return _evaluated(rule, sandbox, facts, overrides)
+    except RuleSqlError as error:
+        return _result(rule, sandbox.run, OutcomeKind.ERROR, str(error))
+
+
+def _evaluated(
+    rule: Rule, sandbox: Sandbox, facts: Facts, overrides: Mapping[str, Any] | None
+) -> Result:
     values: dict[str, Any] = {name: param.default for name, param in rule.params.items()}
     values.update(overrides or {})
     try:

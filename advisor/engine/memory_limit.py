@@ -20,6 +20,14 @@ except ImportError:  # a system without limits
 _STATM = Path("/proc/self/statm")
 
 
+def address_space_bytes() -> int:
+    """What this process has; 0 where the system does not say. Freed memory may stay in it."""
+    try:
+        return int(_STATM.read_bytes().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
+
+
 class MemoryLimit:
     """The process may take ``most_bytes`` more of address space within: ``with limit: ...``.
 
@@ -32,7 +40,7 @@ class MemoryLimit:
     _before = (-1, -1)
 
     def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
 
     def __enter__(self) -> MemoryLimit:
         with MemoryLimit._lock:
@@ -50,8 +58,8 @@ class MemoryLimit:
 
     def _set(self, before: tuple[int, int]) -> None:
         soft, hard = before
-        with suppress(OSError, ValueError):
-            pages = int(_STATM.read_bytes().split()[0])
-            most = pages * os.sysconf("SC_PAGE_SIZE") + self._most_bytes
-            if soft in (-1, resource.RLIM_INFINITY) or most < soft:
+        own = address_space_bytes()
+        most = own + self.most_bytes
+        if own and (soft in (-1, resource.RLIM_INFINITY) or most < soft):
+            with suppress(OSError, ValueError):
                 resource.setrlimit(resource.RLIMIT_AS, (most, hard))

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from advisor.config.paths import shipped
 from advisor.engine.fragments import Words
 from advisor.findings import Confidence
 
@@ -239,6 +240,11 @@ class Rule(_Strict):
     def path(self) -> Path | None:
         """The file it was read from."""
         return self._path
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it comes with this program, and not from a folder of somebody's."""
+        return self._path is None or self._path.parent == shipped("rules")
 
     def located(self, path: Path) -> Rule:
         """The same rule, named after its file."""

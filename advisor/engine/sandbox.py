@@ -7,7 +7,8 @@ loading and a locked configuration, and that is interrupted when its processor t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ import duckdb
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from advisor.engine.allowance import RULE_S, Allowance
 from advisor.engine.answers import as_arrays, as_rows
 from advisor.engine.emptiness import Needs, finds_nothing, needs_of_views
 from advisor.engine.memory_limit import MemoryLimit
@@ -53,10 +55,6 @@ _LOCKDOWN = (
 T = TypeVar("T")
 
 
-RULE_TIMEOUT_S = 20.0
-"""Processor time that a rule's query may take."""
-
-
 class RuleSqlError(Exception):
     """A rule's SQL is refused, fails, or takes too long."""
 
@@ -70,6 +68,7 @@ class Sandbox:
     names them; ``store`` must stay open as long.
     ``formats`` names the readers that took its files ('kineto', 'nsys', ...). ``known`` are
     statements that are sure to run, and which tables they need a row of (emptiness.py).
+    ``allowance`` is what all rules from elsewhere may take, in this sandbox and others.
     """
 
     def __init__(
@@ -77,12 +76,13 @@ class Sandbox:
         store: Store | None,
         run: str,
         *,
-        timeout_s: float = RULE_TIMEOUT_S,
+        timeout_s: float = RULE_S,
         known: Mapping[str, Needs] | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
         self.run = run
         self.formats: frozenset[str] = frozenset()
-        self._timeout_s = timeout_s
+        self._allowance = allowance or Allowance()
         # One thread, on rows in one order: ties and sums of floats come out alike every time.
         self.con = connect(threads=1)
         self._limit = TimeLimit(timeout_s, self.con.interrupt)
@@ -270,12 +270,24 @@ class Sandbox:
         except duckdb.Error as error:
             self._stop_reading()
             if isinstance(error, duckdb.InterruptException):
-                limit = f"{self._timeout_s:g} s of processor time"
+                limit = f"{self._limit.allowed_s:.3g} s of processor time"
                 raise RuleSqlError(f"took longer than {limit}") from error
             raise RuleSqlError(_first_line(error)) from error
         except MemoryError as error:  # what the database found, as Python's values
             self._stop_reading()
             raise RuleSqlError("what it finds does not fit into the memory it may take") from error
+
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Around the work on a rule that is not shipped: it takes of what all of them share.
+
+        Raises RuleSqlError where they have taken all of it.
+        """
+        if self._allowance.left_s <= 0:
+            all_s = f"{self._allowance.cpu_s:g} s of processor time"
+            raise RuleSqlError(f"left out: rules from elsewhere share {all_s}, which were used up")
+        with self._allowance.taken(self._limit):
+            yield
 
     def _start_reading(self) -> None:
         """What runs until :meth:`_stop_reading` can change nothing."""

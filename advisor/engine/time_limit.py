@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +30,10 @@ class TimeLimit:
         cpu: Clock = time.process_time,
         wall: Clock = time.monotonic,
     ) -> None:
+        self.until_s = math.inf
+        """On the processor time's clock: blocks that begin have no longer than that together."""
+        self.allowed_s = cpu_s
+        """Processor time of the block that runs, or ran last."""
         self._cpu_s = cpu_s
         self._stop = stop
         self._clocks = (cpu, wall)
@@ -44,7 +49,7 @@ class TimeLimit:
         used, passed = (
             clock() - began for clock, began in zip(self._clocks, self._began, strict=True)
         )
-        return used > self._cpu_s or passed > _WALL_TIMES * self._cpu_s
+        return used > self.allowed_s or passed > _WALL_TIMES * self.allowed_s
 
     def close(self) -> None:
         """End the thread."""
@@ -59,7 +64,9 @@ class TimeLimit:
                     self._stop()
 
     def __enter__(self) -> TimeLimit:
-        self._began = (self._clocks[0](), self._clocks[1]())
+        now = self._clocks[0]()
+        self.allowed_s = max(0.0, min(self._cpu_s, self.until_s - now))
+        self._began = (now, self._clocks[1]())
         if self._watch is None:
             self._watch = threading.Thread(target=self._look, daemon=True)
             self._watch.start()

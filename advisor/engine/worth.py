@@ -39,8 +39,14 @@ def above_noise(
     if not rule.noise_floor:
         return ordered, None
     floor = floor_of(rule, facts)
-    kept = [row for row in ordered if row.get("savings_ns") is None or row["savings_ns"] > floor]
-    dropped = [int(row["savings_ns"]) for row in ordered if row not in kept]
+    kept: list[dict[str, Any]] = []
+    dropped: list[int] = []
+    for row in ordered:
+        gain = row.get("savings_ns")
+        if gain is None or gain > floor:
+            kept.append(row)
+        else:
+            dropped.append(int(gain))
     return kept, max(dropped, default=None)
 
 

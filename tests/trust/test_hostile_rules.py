@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ import yaml
 import advisor
 from advisor.config.loader import read_plain
 from advisor.config.paths import shipped
+from advisor.engine.allowance import Allowance
+from advisor.engine.memory_limit import address_space_bytes
 from advisor.engine.plain import MOST_CHARACTERS as MOST_TEXT
 from advisor.engine.plain import MOST_ITEMS, MOST_VALUES
 from advisor.engine.query_text import MOST_BRACKETS, MOST_CHARACTERS, refused
@@ -90,6 +94,61 @@ def test_half_of_a_pair_is_written_out_or_refused(tmp_path: Path, fixtures_dir: 
     assert "surrogate" in found["hostile-said"].reason
 
 
+def _with_query(query: str) -> str:
+    head, tail = _BASE.split("sql: |", 1)
+    return f"{head}sql: |\n  {query}\nheadline:{tail.split('headline:', 1)[1]}"
+
+
+_ENDLESS = (
+    "SELECT count(*) AS n FROM range(9999999) a, range(9999999) b WHERE (a.range ^ b.range) = 3"
+)
+
+
+def test_rules_from_elsewhere_share_their_time(
+    tmp_path: Path, fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a rule that takes all of it THEN the others are left out, and shipped rules are not."""
+    module = sys.modules["advisor.engine.diagnose"]  # the package has its function of that name
+    monkeypatch.setattr(module, "Allowance", partial(Allowance, cpu_s=0.4))
+    for name in "abc":
+        text = _with_query(_ENDLESS) if name == "a" else _BASE
+        (tmp_path / f"hostile-{name}.yaml").write_text(text, encoding="utf-8")
+    with advisor.load(fixtures_dir / "lab-ddp-compute-bound") as run:
+        report = run.diagnose(rule_dirs=[tmp_path])
+    said = {one.rule: one for one in report.outcomes}
+    assert "took longer" in said["hostile-a"].reason
+    assert {said[f"hostile-{name}"].outcome for name in "abc"} == {OutcomeKind.ERROR}
+    assert all("left out" in said[f"hostile-{name}"].reason for name in "bc")
+    assert said["compute-bound"].outcome == OutcomeKind.FIRED
+
+
+def test_rules_from_elsewhere_share_their_memory() -> None:
+    """GIVEN two that take what they get THEN both together get no more than one may."""
+    most, query = 256 << 20, "SELECT list(range) AS n FROM range(3000000000)"
+    before = address_space_bytes()
+    with Sandbox(None, "run", allowance=Allowance(memory_bytes=most)) as sandbox:
+        for _ in range(2):
+            with sandbox.elsewhere(), pytest.raises(RuleSqlError, match="Memory"):
+                sandbox.select(query, {})
+        with sandbox.elsewhere():
+            assert sandbox.select("SELECT 1 AS alive", {})[1]
+    assert address_space_bytes() - before < 1.5 * most
+
+
+def test_many_rows_of_which_half_gain_nothing_fill_few_texts(
+    tmp_path: Path, fixtures_dir: Path
+) -> None:
+    """GIVEN 100,000 rows with lists in them THEN some are findings (each was held against all)."""
+    query = (
+        "SELECT i % 2 * 50e6 AS savings_ns, [i, i] AS ranks, 0.99 AS compute_share, "
+        "0 AS exposed_share, 0.5 AS hidden_share FROM (SELECT range AS i FROM range(100000))"
+    )
+    text = _with_query(query).replace("noise_floor: false", "noise_floor: true\nlimit: 20")
+    (tmp_path / "hostile-rows.yaml").write_text(text, encoding="utf-8")
+    (found,) = _outcomes(tmp_path, fixtures_dir).values()
+    assert found.outcome == OutcomeKind.FIRED, found.reason
+
+
 def test_what_is_no_file_is_no_rule(tmp_path: Path, fixtures_dir: Path) -> None:
     """GIVEN a pipe into which nobody writes, a device and a folder THEN none is waited for."""
     os.mkfifo(tmp_path / "hostile-pipe.yaml")
@@ -155,8 +214,7 @@ def test_ctrl_c_in_a_rule_ends_the_diagnosis(
 def test_a_query_that_only_says_it_was_interrupted_fails_alone(
     tmp_path: Path, fixtures_dir: Path
 ) -> None:
-    query = "sql: |\n  SELECT error('Query interrupted') AS n\nheadline:"
-    text = _BASE[: _BASE.index("sql: |")] + query + _BASE.split("headline:", 1)[1]
+    text = _with_query("SELECT error('Query interrupted') AS n")
     (tmp_path / "hostile-says.yaml").write_text(text, encoding="utf-8")
     (found,) = _outcomes(tmp_path, fixtures_dir).values()
     assert found.outcome == OutcomeKind.ERROR

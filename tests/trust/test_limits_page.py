@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor.config import loader, parsed, settings
+from advisor.engine import allowance
 from advisor.engine.plain import MOST_CHARACTERS as MOST_TEXT
 from advisor.engine.plain import MOST_ITEMS, MOST_VALUES
 from advisor.engine.query_text import MOST_BRACKETS, MOST_CHARACTERS
@@ -136,6 +137,9 @@ def test_the_page_names_the_limits_of_rules() -> None:
     seconds = inspect.signature(Sandbox).parameters["timeout_s"].default
     assert f"| one query of a rule | {seconds:g} s of processor time, 4 GB |" in PAGE
     assert "SET memory_limit = '4GB'" in _LOCKDOWN
+    together = f"{allowance.TOGETHER_S:g} s of processor time; the process grows by 2 GiB"
+    assert f"| all rules that are not shipped, on all runs of a command | {together} |" in PAGE
+    assert allowance._MOST_GROWTH_BYTES == 2 << 30
     named = "ranks, hosts or links that a rule's finding names"
     assert f"| {named} | {MOST_ITEMS:,} | the others are left out |" in PAGE
     room = f"{MOST_VALUES:,} in lists; {MOST_TEXT >> 20} Mi characters"

@@ -14,6 +14,7 @@ accusation with how to make it again; exits 1 where there is one.
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import sys
 import tempfile
@@ -177,7 +178,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--each", action="store_true", help="each kind of damage in turn")
     parser.add_argument("--damage", action="append", metavar="WORDS", help="of --each, only these")
-    parser.add_argument("--lab", type=Path, help="recordings of benchmarks.gpulab too")
+    parser.add_argument("--lab", type=Path, help="recordings of benchmarks.gpulab or lab too")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=math.inf,
+        metavar="SECONDS",
+        help="of processor time for each recording: some kinds, by the seed",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="what became weaker too")
     arguments = parser.parse_args()
     wanted = tuple(arguments.recording or [""])
@@ -201,13 +209,19 @@ def main() -> int:
 
 
 def _results(recording: Recording, whole: Said, arguments: argparse.Namespace) -> Iterator[Result]:
+    end_s = time.process_time() + arguments.budget
     if arguments.each:
-        for case in each(recording, whole.named):
-            if any(words in case.done for words in arguments.damage or [""]):
+        cases = [case for case in each(recording, whole.named)
+                 if any(words in case.done for words in arguments.damage or [""])]  # fmt: skip
+        if arguments.budget < math.inf:
+            random.Random(f"{recording.name}/{arguments.seed}").shuffle(cases)
+        for case in cases:
+            if time.process_time() < end_s:
                 yield judge_case(recording, whole, case)
         return
     for number in range(arguments.first, arguments.first + arguments.inputs):
-        yield _judged(whole, partial(damaged, recording, seed=arguments.seed, number=number))
+        if time.process_time() < end_s:
+            yield _judged(whole, partial(damaged, recording, seed=arguments.seed, number=number))
 
 
 _WRONG = (NEW_ACCUSATION, ANOTHER_CAUSE, "internal error")

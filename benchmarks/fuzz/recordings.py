@@ -73,7 +73,7 @@ def traces(folder: Path, name: str = "") -> Recording:
     ranks = {name: int(trace["distributedInfo"]["rank"]) for name, trace in whole.items()
              if "distributedInfo" in trace}  # fmt: skip
     truth = folder.parent / CASE_FILE
-    causes = frozenset(_json(truth)["rules"] if truth.exists() else ())
+    causes = frozenset(_json(truth).get("rules", ()) if truth.exists() else ())
     return Recording(
         name or f"trace/{folder.name}", parts, write, one_file_each=True, ranks=ranks, causes=causes
     )
@@ -122,7 +122,8 @@ def _json(path: Path) -> dict[str, Any]:
 def known(lab: Path | None = None) -> dict[str, Callable[[], Recording]]:
     """Every labelled recording that is here, by name; read when it is asked for.
 
-    ``lab``: a folder that ``benchmarks.gpulab make`` filled; its recordings come first.
+    ``lab``: a folder that ``benchmarks.gpulab make`` or ``benchmarks.lab`` filled; its recordings
+    come first.
     """
     found: dict[str, Callable[[], Recording]] = {}
     for folder in sorted(lab.glob("*/traces")) if lab else ():

@@ -49,7 +49,7 @@ SAYS: list[tuple[str, str, str]] = [
     (_NCCL + "1814", "ib-flushed",
      "ib_plugin.c:1615 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<44206> with status=5 "
      "opcode=32656 len=32659 vendor err 249 (Recv)"),
-    (_NCCL + "1837", "no-socket-interface",
+    (_NCCL + "1837", "address-garbled",
      "misc/socket.cc:560 NCCL WARN ncclSocketInit: connecting to address  with family 59936 is "
      "neither AF_INET(2) nor AF_INET6(10)"),
     ("https://github.com/marin-community/marin/issues/6940", "no-socket-interface",

@@ -257,3 +257,15 @@ def test_parameters_gathered_behind_the_update_are_the_optimizers() -> None:
     set_phases(calls, marks)
     phases = [call.phase for call in calls]
     assert phases == ["forward", "backward", "optimizer", "other", "other"]
+
+
+def test_calls_outside_of_a_backward_pass_that_was_seen_are_of_no_pass() -> None:
+    """GIVEN gradients summed by hand only: the passes are known, though no call is in one."""
+    marks = spans((NODE, 2, 10, 20), (STEP, 1, 40, 50))
+    calls = [sized("all_reduce", 25, 1 << 20), sized("all_reduce", 30, 8)]
+    set_phases(calls, marks)
+    assert [call.phase for call in calls] == ["other", "other"]
+    assert [call.is_gradient for call in calls] == [True, False]
+    unseen = [sized("all_reduce", 25, 1 << 20)]
+    set_phases(unseen, spans((STEP, 1, 40, 50)))
+    assert unseen[0].phase is None

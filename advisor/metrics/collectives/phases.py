@@ -101,8 +101,8 @@ def _elements(call: Call) -> int:
 
 
 def _set_own_phases(calls: Sequence[Call], spans: Spans, asked: Int64s, thread: Int64s) -> None:
-    """Phases by the spans that requests were made in. None where none tells any call's phase,
-    'other' where the others' are told."""
+    """Phases by the spans that requests were made in. 'other' is outside of all of them, None where
+    no backward pass was seen that a call could have been in."""
     found: list[str | None] = [None] * len(calls)
 
     def put(phase: str, chosen: Any) -> None:
@@ -115,7 +115,7 @@ def _set_own_phases(calls: Sequence[Call], spans: Spans, asked: Int64s, thread: 
         if pattern is _OPTIMIZER:
             chosen = after_closures(chosen, spans.select(NODE))
         put(phase, _inside(chosen, asked, thread, any_thread))
-    other = "other" if any(found) else None
+    other = "other" if any(found) or len(spans.select(NODE).start) else None
     for call, own in zip(calls, found, strict=True):
         call.phase = own or other
 

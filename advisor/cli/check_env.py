@@ -43,7 +43,7 @@ def command(
     found = read_env_file(path)
     env = {name: value for name, (value, _) in found.settings.items()}
     lines = {name: line for name, (_, line) in found.settings.items()}
-    status = check(env, nccl, form=form, fail_on=fail_on, where=str(path), lines=lines)
+    status = check(env, nccl, form, fail_on, str(path), lines, found.benchmarked)
     if found.unread:
         seen = ", ".join(f"{name} (line {line})" for name, line in sorted(found.unread.items()))
         click.echo(f"names seen but not understood: {seen}", err=form == "json")
@@ -53,11 +53,11 @@ def command(
 def check(
     env: Mapping[str, str],
     nccl_version: str | None,
-    *,
     form: str = "text",
     fail_on: str = "never",
     where: str = "",
     lines: Mapping[str, int] | None = None,
+    functions: frozenset[str] = frozenset(),
 ) -> int:
     """Print the issues of `env`; the exit status is 1 at `fail_on` or worse, else 0."""
     from advisor.model.nccl.env.check import check_env
@@ -71,7 +71,7 @@ def check(
             "what it changed is not",
             err=True,
         )
-    issues = check_env(env, nccl_version, lines=lines)
+    issues = check_env(env, nccl_version, lines=lines, functions=functions)
     if form == "json":
         click.echo(json.dumps([issue.to_dict() for issue in issues], indent=2))
     else:

@@ -21,16 +21,20 @@ _SETTING = re.compile(rf"({env_lines.NAME})=(.*)", re.DOTALL)
 _HEREDOC = re.compile(r"(?<!<)<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
 # What they are given is printed, not set.
 _PRINTING = ("echo", "printf")
+_BENCHMARK = re.compile(r"\b([a-z_]{4,20})_perf(?:_mpi)?\b")
+_OTHER_PROGRAM = re.compile(r"\b(?:python\d?|torchrun|accelerate|deepspeed)\b")
 
 
 @dataclass
 class EnvFile:
     """``settings``: name -> (value, line); ``unread``: name -> line of names in lines that set or
-    remove nothing as far as is understood.
+    remove nothing as far as is understood; ``benchmarked``: the collectives that programs of
+    nccl-tests run, where the file starts nothing else that is known.
     """
 
     settings: dict[str, tuple[str, int]] = field(default_factory=dict)
     unread: dict[str, int] = field(default_factory=dict)
+    benchmarked: frozenset[str] = frozenset()
 
 
 def read_env_file(path: Path) -> EnvFile:
@@ -64,7 +68,14 @@ def read_env_file(path: Path) -> EnvFile:
                 found.unread.setdefault(name, number)
         before = line
     found.unread = {n: at for n, at in found.unread.items() if n not in found.settings}
+    found.benchmarked = _benchmarked("\n".join(ln for ln in ends if not ln.startswith("#")))
     return found
+
+
+def _benchmarked(text: str) -> frozenset[str]:
+    if _OTHER_PROGRAM.search(text):
+        return frozenset()
+    return frozenset(name.title().replace("_", "") for name in _BENCHMARK.findall(text))
 
 
 def _text(path: Path) -> str:

@@ -142,3 +142,25 @@ def test_a_file_in_utf_16_is_read(tmp_path: Path) -> None:
     file = tmp_path / "job.env"
     file.write_text("NCCL_DEBUG=TRACE\n", encoding="utf-16")
     assert read_env_file(file).settings["NCCL_DEBUG"] == ("TRACE", 1)
+
+
+@pytest.mark.parametrize(
+    ("runs", "breaks"),
+    [
+        # As oracle-quickstart/oci-hpc-oke (BM.GPU.RTXPRO.8) and coreweave/nccl-tests (SHARP) do.
+        ("/workspace/nccl-tests/build/all_reduce_perf -b 1G -e 8G -f 2", False),
+        ("/opt/nccl_tests/build/broadcast_perf -b 1G", True),
+        ("all_reduce_perf && torchrun train.py", True),
+        ("./train", True),
+    ],
+)
+def test_an_algorithm_breaks_no_collective_that_the_benchmark_leaves_out(
+    tmp_path: Path, runs: str, breaks: bool
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        f"# broadcast_perf too\nargs:\n  - mpirun -x NCCL_ALGO=Tree \\\n    {runs}\n", "utf-8"
+    )
+    ran = CliRunner().invoke(command, ["--file", str(path)])
+    assert ("error NCCL_ALGO" in ran.output) is breaks
+    assert "warning NCCL_ALGO" in ran.output

@@ -32,12 +32,14 @@ def check_env(
     *,
     nodes: int | None = None,
     lines: Mapping[str, int] | None = None,
+    functions: frozenset[str] = frozenset(),
 ) -> list[EnvIssue]:
     """Everything worth saying about the settings, worst first.
 
     Only NCCL_* and a few torch and CUDA variables are looked at. Values with an unexpanded `$`
     are checked by name only. `nodes` is how many the job has, if known; `lines` gives the line
-    each variable was set in. Raises AdvisorError on a version that is none.
+    each variable was set in, `functions` the collectives that the job runs, if they are known.
+    Raises AdvisorError on a version that is none.
     """
     version = parse_version(nccl_version) if isinstance(nccl_version, str) else nccl_version
     found: list[EnvIssue] = []
@@ -48,7 +50,7 @@ def check_env(
             found += _costs(name, value.strip(), version, nodes)
             found += _redundant(name, value.strip(), version)
     plain = {name: value.strip() for name, value in env.items() if "$" not in value}
-    found += check_choices(plain, version)
+    found += check_choices(plain, version, functions)
     found += check_limits(plain, version)
     found += check_words(plain, version)
     found += check_ranges(plain)

@@ -23,8 +23,13 @@ from advisor.model.nccl.version import NcclVersion, format_version
 _TREE_SINCE = "2.24"
 
 
-def check_choices(env: Mapping[str, str], version: NcclVersion | None) -> Iterator[EnvIssue]:
-    """NCCL_ALGO and NCCL_PROTO: what they break, force and forbid."""
+def check_choices(
+    env: Mapping[str, str], version: NcclVersion | None, functions: frozenset[str] = frozenset()
+) -> Iterator[EnvIssue]:
+    """NCCL_ALGO and NCCL_PROTO: what they break, force and forbid.
+
+    ``functions``: the collectives that the job runs; empty: any.
+    """
     if "NCCL_ALGO" not in env and "NCCL_PROTO" not in env:
         return
     release = version or NEWEST
@@ -41,7 +46,7 @@ def check_choices(env: Mapping[str, str], version: NcclVersion | None) -> Iterat
     if len(selections) < 2:
         return
     algo, proto = selections["NCCL_ALGO"], selections["NCCL_PROTO"]
-    dead = left_without(algo, proto, release)
+    dead = [f for f in left_without(algo, proto, release) if not functions or f in functions]
     if dead:
         name = "NCCL_ALGO" if "NCCL_ALGO" in env else "NCCL_PROTO"
         verb, them = ("fails", "it") if len(dead) == 1 else ("fail", "them")

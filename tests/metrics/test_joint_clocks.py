@@ -92,6 +92,23 @@ def test_a_host_that_two_ways_lead_to_that_are_known_as_well() -> None:
     assert [found[rank].offset_ns for rank in range(4)] == [0, 0, 0, 0]
 
 
+def test_where_one_clock_is_surely_off_others_are_as_far_off_as_they_seem() -> None:
+    """GIVEN clocks within a call's time of one another, one of them beyond what stagger hides."""
+    ahead = [0, 1_160_000, 330_000, 1_840_000]
+    columns = []
+    for number in range(40):
+        done = 10 * MS * number + 1_430_000
+        columns.append({
+            rank: Call(rank, "all_reduce", done - 1_430_000 + by, done + by, 4 * number + rank,
+                       group="tp", bytes=30_000_000)
+            for rank, by in enumerate(ahead)
+        })  # fmt: skip
+    found = joint_clocks(columns, infos(4, 1))
+    assert [found[rank].offset_ns for rank in range(4)] == pytest.approx(
+        [-by for by in ahead], abs=20_000
+    )
+
+
 @pytest.mark.parametrize("offset", [*long(0.0, 1e6), 20e6])
 def test_the_stagger_of_a_slow_nic_is_no_clock(offset: float) -> None:
     fabric = Fabric(2, 4, sends={1: 0.4})

@@ -300,12 +300,16 @@ def _settled(offsets: Mapping[Node, _Offset]) -> dict[Node, _Offset]:
     middle = first[(len(first) - 1) // 2]
     base = offsets[middle]
     away = {node: base.plus(one, -1) for node, one in offsets.items()}
-    off = {
-        node: -one.value
-        for node, one in away.items()
-        if node != middle
-        and not (one.low <= 0 <= one.high and _likelier_none(one.value, one.error))
-    }
+    off: dict[Node, float] = {}
+    for _ in range(2):
+        # Once a host's clock is off, nobody keeps them alike: others are as far off as not.
+        reach = max((abs(by) for own, by in off.items() if not _is_rank(own)), default=_RANGE_NS)
+        off |= {
+            node: -one.value
+            for node, one in away.items()
+            if node != middle
+            and not (one.low <= 0 <= one.high and _likelier_none(one.value, one.error, reach))
+        }
     unset = any(not _is_rank(node) for node in off)
     result = {}
     for node, one in away.items():
@@ -320,9 +324,9 @@ def _settled(offsets: Mapping[Node, _Offset]) -> dict[Node, _Offset]:
     return result
 
 
-def _likelier_none(value: float, error: float) -> bool:
-    """Whether a clock that seems off by so much is likelier right."""
+def _likelier_none(value: float, error: float, reach: float) -> bool:
+    """Whether a clock that seems off by so much, of ``reach`` either way, is likelier right."""
     error = max(error, 0.5 * WAKE_NS)
-    wide = 2 * _RANGE_NS / (error * math.sqrt(2 * math.pi))
+    wide = 2 * reach / (error * math.sqrt(2 * math.pi))
     odds = math.log(NORMALLY_RIGHT / (1 - NORMALLY_RIGHT)) + math.log(max(wide, 1.0))
     return 0.5 * (value / error) ** 2 < odds

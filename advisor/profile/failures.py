@@ -16,7 +16,8 @@ from advisor.profile import files
 
 _ECHO = re.compile(
     r"Connection (closed|reset) by peer|Broken pipe|remote process exited|Socket (closed|Timeout)|"
-    r"Timed out waiting|timed out|DistNetworkError|SystemExit: 143|Connection refused",
+    r"Timed out waiting|timed out|DistNetworkError|SystemExit: 143|Connection refused|"
+    r"ChildFailedError",  # torchrun's own, which says nothing of why
     re.IGNORECASE,
 )
 _OUT_OF_MEMORY = re.compile(

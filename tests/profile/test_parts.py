@@ -22,7 +22,7 @@ from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.profile import commands, data, environment, files, summary
 from advisor.profile import failures as failures_module
-from advisor.profile.failures import rank_that_failed
+from advisor.profile.failures import last_error, rank_that_failed
 from advisor.profile.inject import Fault, parse_all
 from advisor.profile.launch import _grace, launch, local_ranks
 from advisor.profile.progress import PHASES, Board, Position, laggards
@@ -356,3 +356,13 @@ def test_ranks_without_a_gpu_each_are_refused_before_they_start(
     with pytest.raises(AdvisorError, match="device cuda and 2 ranks on this machine: it has 1 GPU"):
         launch(Workload(device="cuda", world_size=2, strategy="ddp"), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_lost_connection_says_more_of_a_command_than_its_launchers_summary(
+    tmp_path: Path,
+) -> None:
+    said = "[rank0]: RuntimeError: [pair.cc:537] Read error: Connection timed out"
+    log = tmp_path / "command.log"
+    summary = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
+    log.write_text(f"{said}\nTraceback (most recent call last):\n{summary}\n", "utf-8")
+    assert last_error(log) == (said, False)

@@ -7,6 +7,7 @@ the hook, which applies it.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 from advisor.config.atomic_files import write_atomic
 from advisor.config.own import TRIAL_FOLDER, OwnJob
 from advisor.config.sweep import Configuration
+from advisor.errors import AdvisorError
 from advisor.profile import own
 from advisor.profile.failures import LaunchError
 from advisor.profile.hook import order
@@ -29,6 +31,7 @@ from advisor.vocabulary.numbers import real
 # Steps recorded after the timed ones, so that every trial can be diagnosed.
 _TRACED_STEPS = 2
 _LEAST_SAMPLES = 3
+_LEAST_NUMBERS = 2 * _LEAST_SAMPLES - 1  # the first half is start and warm-up
 _FIND_S = 30.0
 # Says what the expression holds; a process of its own, as one that nests repeats may never end.
 _FIND = """
@@ -94,13 +97,34 @@ class OwnCommand:
         command = [part.replace(TRIAL_FOLDER, place) for part in self.job.command]
         return own.run(command, asked, variables, timeout_s=limits.timeout_s)
 
+    def refuse_rare_numbers(self, folder: Path) -> None:
+        """Raise AdvisorError where a trial's output would hold too few numbers for the objective,
+        as the output of this run in ``folder`` tells."""
+        if self.job.objective is None:
+            return
+        found = len(_numbers(self.job.objective, folder / own.LOG))
+        steps = self.job.warmup_steps + self.job.timed_steps
+        ran = steps + self.traced
+        trial = ran if self.job.runs_to_its_end else steps + _TRACED_STEPS
+        if found * trial >= _LEAST_NUMBERS * ran:
+            return
+        more = math.ceil(_LEAST_NUMBERS * ran / max(found, 1)) - trial + self.job.timed_steps
+        raise AdvisorError(
+            f"the output of {ran} steps has {found} numbers for the objective "
+            f"{self.job.objective!r}; a trial needs {_LEAST_NUMBERS}",
+            hint=f"write it as the job does: see {folder / own.LOG}"
+            if not found
+            else "let the command make more steps"
+            if self.job.runs_to_its_end
+            else f"--steps {more}",
+        )
+
     def _objective(self, folder: Path) -> list[float]:
         """What the job's output says, as a cost; [] without a pattern. Raises LaunchError."""
         if self.job.objective is None:
             return []
         found = map(real, _numbers(self.job.objective, folder / own.LOG))
         said = [number for number in found if number is not None]
-        # The first half is start and warm-up.
         values = said[len(said) // 2 :]
         if len(values) < _LEAST_SAMPLES or any(value <= 0 for value in values):
             raise LaunchError(

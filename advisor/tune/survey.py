@@ -68,7 +68,7 @@ class Survey(BaseModel):
 
 
 def survey(job: OwnJob, folder: Path, *, timeout_s: float, again: bool) -> Survey:
-    """Run the job once, or with ``again`` read what it gave before. Raises LaunchError."""
+    """Run the job once, or with ``again`` read what it gave before. Raises AdvisorError."""
     path = folder / FILE_NAME
     if again and path.is_file():
         return Survey.model_validate_json(path.read_text(encoding="utf-8"))
@@ -77,6 +77,7 @@ def survey(job: OwnJob, folder: Path, *, timeout_s: float, again: bool) -> Surve
     shutil.rmtree(recorded, ignore_errors=True)
     first = OwnCommand(job, {}, traced=STEPS)
     ranks = first.look({}, recorded, Limits(timeout_s))
+    first.refuse_rare_numbers(recorded)
     ran_s = time.monotonic() - started
     found = Survey(
         world_size=ranks[0]["world_size"],

@@ -270,6 +270,23 @@ def test_what_a_job_says_of_itself_is_the_cost(tmp_path: Path) -> None:
         OwnCommand(job, {})._objective(tmp_path)
 
 
+@pytest.mark.parametrize(("numbers", "hint"), [(1, "--steps 153"), (0, "write it"), (4, "")])
+def test_too_few_numbers_for_the_objective_are_refused_before_any_trial(
+    numbers: int, hint: str, tmp_path: Path
+) -> None:
+    """GIVEN a look of 32 steps, 12 of them recorded, and trials of 22."""
+    log = tmp_path / own.LOG
+    log.parent.mkdir()
+    log.write_text("tok/s 5\n" * numbers)
+    given = {"objective": r"tok/s (\d+)", "warmup_steps": 5, "timed_steps": 15}
+    look = OwnCommand(OwnJob(command=("x",), **given), {}, traced=12)
+    with pytest.raises(AdvisorError) as refused:
+        look.refuse_rare_numbers(tmp_path)
+    assert hint in refused.value.hint
+    log.write_text("tok/s 5\n" * 8)
+    look.refuse_rare_numbers(tmp_path)
+
+
 def test_an_objective_that_does_not_end_fails_the_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

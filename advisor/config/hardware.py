@@ -7,13 +7,14 @@ guess.
 
 from __future__ import annotations
 
+import math
 import re
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from advisor.config.loader import FileModel, load_model
 from advisor.errors import AdvisorError
@@ -92,14 +93,26 @@ class Intra(FileModel):
     source: str = Field(min_length=5)
 
 
+def _shared_out(graph: dict[str, Any]) -> dict[str, Any]:
+    """What groups on a part of a node get a share of are numbers. Raises ValueError."""
+    for name in ("channels", "bw_intra", "bw_inter"):
+        value = graph.get(name)
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"{name} must be a number")
+    return graph
+
+
+_Graph = Annotated[dict[str, Any], AfterValidator(_shared_out)]
+
+
 class GraphSet(FileModel):
     """NCCL's graphs for full nodes, as a log shows them or as NCCL's own search finds them."""
 
     basis: Literal["log", "search"]
     source: str = Field(min_length=5)
-    ring: dict[str, Any]
-    tree: dict[str, Any]
-    nvls: dict[str, Any] | None = None
+    ring: _Graph
+    tree: _Graph
+    nvls: _Graph | None = None
 
 
 class Machine(FileModel):

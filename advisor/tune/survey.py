@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from advisor.config.atomic_files import write_atomic
 from advisor.config.own import OwnAxis, OwnJob, OwnSpace
@@ -36,6 +36,7 @@ from advisor.tune.job import Limits
 from advisor.tune.own import OwnCommand
 from advisor.tune.points import Points
 from advisor.tune.sweep import Sweep, planned
+from advisor.vocabulary.numbers import INT64_MAX, MOST_RANKS
 from advisor.vocabulary.recorded_steps import STEPS
 from advisor.vocabulary.words import plural
 
@@ -55,23 +56,35 @@ class Survey(BaseModel):
     the step that it may save at most. ``seconds``: all of it, ``trial_s``: its run alone.
     """
 
-    world_size: int
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    world_size: int = Field(ge=1, le=MOST_RANKS)
     backend: str
     device: str
-    micro_batches: int
+    micro_batches: int = Field(ge=0, le=INT64_MAX)
     built: dict[str, dict[str, Any]]
     exposed_share: float | None
     diagnosis: str
     findings: dict[str, float]
-    trial_s: float
-    seconds: float
+    trial_s: float = Field(ge=0)
+    seconds: float = Field(ge=0)
 
 
 def survey(job: OwnJob, folder: Path, *, timeout_s: float, again: bool) -> Survey:
-    """Run the job once, or with ``again`` read what it gave before. Raises AdvisorError."""
+    """Run the job once, or with ``again`` read what it gave before.
+
+    Raises LaunchError, and AdvisorError for a file that holds something else.
+    """
     path = folder / FILE_NAME
     if again and path.is_file():
-        return Survey.model_validate_json(path.read_text(encoding="utf-8"))
+        try:
+            return Survey.model_validate_json(path.read_bytes())
+        except ValueError as error:  # pydantic's
+            raise AdvisorError(
+                "is not what a first run gave",
+                where=str(path),
+                hint="begin a new sweep with another -o; nothing here was changed",
+            ) from error
     started = time.monotonic()
     recorded = folder / "survey"
     shutil.rmtree(recorded, ignore_errors=True)

@@ -33,7 +33,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers import flight_recorder as flight
-from advisor.ingest.readers import nsys, op_table
+from advisor.ingest.readers import kineto, nsys, op_table
 from advisor.ingest.readers.flight_recorder.dump import parse_dump
 from advisor.ingest.readers.flight_recorder.unpickle import unpickle
 from advisor.ingest.readers.nccl_inspector.records import Inspector
@@ -42,7 +42,7 @@ from advisor.ingest.readers.nccl_tests.report import parse_report
 from advisor.ingest.readers.nccl_tests.text import TableParser
 from advisor.ingest.source import ReadContext, Source
 from advisor.store.store import Store
-from benchmarks.fuzz import documents, exports, log_grammar, sizes, texts
+from benchmarks.fuzz import documents, exports, log_grammar, own_files, sizes, texts
 from benchmarks.fuzz.batches import HANG_S, Cost, end_on_sigterm, in_batches
 from benchmarks.fuzz.documents import UnwritableError
 from benchmarks.fuzz.edges import damaged, mutated
@@ -162,7 +162,9 @@ FORMATS: dict[str, Format] = {
     "nccl_tests_text": (documents.nccl_tests_text, _lines(documents._TESTS_FORM), _read_table),
     "nccl_log": (documents.nccl_log, _lines(documents._LOG_FORM), _read_log),
     "nccl_log_words": (texts.words(texts.LOG), texts.joined, _read_log),
+    "kineto": (lambda: documents.kineto()[0], _json, _into_store("rank0.json", kineto.read)),
     **texts.FORMATS,
+    **own_files.FORMATS,
 }
 
 

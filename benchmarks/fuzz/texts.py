@@ -140,7 +140,9 @@ def _folder(process: int) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="fuzz-")
 
 
-def _from_path(name: str, read: Callable[[Path], object]) -> Callable[[bytes], None]:
+def from_path(name: str, read: Callable[[Path], object]) -> Callable[[bytes], None]:
+    """What reads bytes as a file of that name."""
+
     def put_and_read(data: bytes) -> None:
         place = place_of(name)
         place.write_bytes(data)
@@ -172,11 +174,12 @@ def _read_xml(place: Path) -> None:
     nccl_xml._parse(Source.of(place, 0), nccl_xml._Dump())
 
 
-def _shipped(name: str) -> str:
+def shipped(name: str) -> str:
+    """A text of this repository, by its path in it."""
     return (_ROOT / name).read_text(encoding="utf-8")
 
 
-LOG = _shipped("fixtures/nccl-logs/v2.21-one-nic.log")[:6000]
+LOG = shipped("fixtures/nccl-logs/v2.21-one-nic.log")[:6000]
 
 Form = tuple[Callable[[], list[str]], Callable[[Any], bytes], Callable[[bytes], None]]
 FORMATS: dict[str, Form] = {
@@ -185,17 +188,17 @@ FORMATS: dict[str, Form] = {
         ("osu", _OSU, _benchmark(osu.parse)),
         ("torch_bench", _TORCH, _benchmark(torch_bench.parse)),
         ("probe", _PROBE, _read_probe),
-        ("nccl_xml", _TOPOLOGY_XML, _from_path("topology.xml", _read_xml)),
-        ("nccl_xml_graph", _GRAPH_XML, _from_path("graph.xml", _read_xml)),
-        ("model_graph", _GRAPH_XML, _from_path("graph.xml", read_graph)),
+        ("nccl_xml", _TOPOLOGY_XML, from_path("topology.xml", _read_xml)),
+        ("nccl_xml_graph", _GRAPH_XML, from_path("graph.xml", _read_xml)),
+        ("model_graph", _GRAPH_XML, from_path("graph.xml", read_graph)),
         ("model_log", LOG,
-         _from_path("log", read_log)),
-        ("topology", _TOPOLOGY_YAML, _from_path("topology.yaml", load_topology)),
-        ("calibration", _CALIBRATION, _from_path("calibration.yaml", load_calibration)),
-        ("environment", _ENV, _from_path("job.sh", read_env_file)),
+         from_path("log", read_log)),
+        ("topology", _TOPOLOGY_YAML, from_path("topology.yaml", load_topology)),
+        ("calibration", _CALIBRATION, from_path("calibration.yaml", load_calibration)),
+        ("environment", _ENV, from_path("job.sh", read_env_file)),
         ("tuner", _TUNER, lambda data: parse_rules(data.decode(errors="surrogateescape"))),
-        ("workload", _shipped("workloads/gpt2.yaml"), _from_path("job.yaml", load_workload)),
-        ("sweep", _shipped("workloads/sweeps/nccl.yaml"), _from_path("s.yaml", load_space)),
-        ("rule", _shipped("rules/unsteady-steps.yaml"), _from_path("r.yaml", load_rule)),
+        ("workload", shipped("workloads/gpt2.yaml"), from_path("job.yaml", load_workload)),
+        ("sweep", shipped("workloads/sweeps/nccl.yaml"), from_path("s.yaml", load_space)),
+        ("rule", shipped("rules/unsteady-steps.yaml"), from_path("r.yaml", load_rule)),
     )
 }  # fmt: skip

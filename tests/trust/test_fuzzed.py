@@ -16,6 +16,7 @@ from advisor.ingest.readers import osu, torch_bench
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.report import parse_report
 from advisor.model.nccl.calibration import Calibration
+from benchmarks.fuzz import own_files
 from benchmarks.fuzz.readers import FORMATS, GRAMMARS, fuzz
 
 pytestmark = pytest.mark.slow
@@ -46,6 +47,12 @@ FOUND = {
     "a value that holds itself": ("workload", b"name: &a [*a, *a]\n"),
     "a number of 5,000 digits": ("workload", b"world_size: " + b"9" * 5000),
     "a date of month 99": ("workload", b"name: 2020-99-99\n"),
+    "a first run that was cut": ("survey", b'{"world_size": '),
+    "a first run of bytes": ("survey", b'{"backend": "\xfa"}'),
+    "a machine's graph without channels": (
+        "machine",
+        own_files.MACHINE.replace("{pattern: 5, channels: 8,", "{pattern: 5,").encode(),
+    ),
     "3,000 lists": ("rule", b"x: " + b"[" * 3000),
     # The parser in C recurses: the process ended here.
     "settings in settings": ("rule", b"x: " + b"{a: " * 60_000),

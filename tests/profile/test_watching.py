@@ -72,6 +72,17 @@ def test_a_folder_without_a_job_cannot_be_asked(
         on_demand.ask(tmp_path, 3)
 
 
+@pytest.mark.parametrize(
+    "text", ['{"seen": 1', "[]", '{"seen": 1}', '{"seen": 1, "step_ns": NaN, "world_size": 2}']
+)
+def test_a_pace_that_is_none_is_said_to_be(tmp_path: Path, text: str) -> None:
+    place = on_demand.pace_file(tmp_path)
+    place.parent.mkdir(parents=True)
+    place.write_text(text)
+    with pytest.raises(AdvisorError, match="how far"):
+        on_demand.ask(tmp_path, 3)
+
+
 def say(folder: Path, seen: int) -> None:
     """As rank 0 does."""
     pace = on_demand.Pace(seen, step_ns=20.0 * MS, world_size=2)

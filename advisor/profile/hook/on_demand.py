@@ -8,6 +8,7 @@ to rank 0 asks as well, where the job leaves that signal alone.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -39,6 +40,10 @@ class Pace:
     seen: int
     step_ns: float
     world_size: int
+
+    def __post_init__(self) -> None:
+        if not (self.seen >= 0 and 0 <= self.step_ns < math.inf and self.world_size > 0):
+            raise ValueError(f"no pace: {self}")
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,8 @@ def _pace(folder: Path) -> Pace:
             where=str(folder),
             hint="start it with: advisor record --on-demand -o FOLDER -- COMMAND",
         ) from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise AdvisorError("does not say how far a job is", where=str(pace_file(folder))) from error
 
 
 def _is_nobodys() -> bool:

@@ -116,6 +116,9 @@ def command(
         for name, value in read.environment.items()
         if (algo if name == "NCCL_ALGO" else proto) is None
     }
+    assumptions = read.assumptions
+    if read.topology.library == "rccl" and read.topology.nodes == 1:
+        assumptions += ("no schedule of MSCCL, which all-reduces up to 16 MiB take by default",)
     prediction = predict(
         read.topology,
         op,
@@ -135,15 +138,17 @@ def command(
         calibrated = calibration.time_us(prediction)
     if form == "json":
         check = asdict(read.check) if read.check else None
-        extra: dict[str, Any] = {"assumptions": read.assumptions, "printed_table": check}
+        extra: dict[str, Any] = {"assumptions": assumptions, "printed_table": check}
         extra["log_environment"] = {"set": dict(read.environment), "applied": applied}
         extra["calibrated_us"] = calibrated and dict(zip(_CALIBRATED, calibrated, strict=True))
         click.echo(json.dumps({**prediction.to_dict(), **extra}, indent=2))
     else:
-        click.echo(_text(prediction, read.assumptions))
+        click.echo(_text(prediction, assumptions))
         if calibrated is not None:
             time, low, high = calibrated
             click.echo(f"calibrated: {time:,.1f} us ({low:,.1f} to {high:,.1f})")
+        elif prediction.library == "rccl":
+            click.echo("RCCL's own figures rank its options: they are no times")
         elif prediction.choice is not None and prediction.bytes < _UNTRUSTED_BYTES:
             click.echo(
                 "NCCL's own estimate: calls this small take two to four times as long in "
@@ -175,17 +180,19 @@ def _written(algorithm: str, release: str) -> str:
 
 
 def _text(prediction: Prediction, assumptions: tuple[str, ...]) -> str:
+    library = prediction.library.upper()
     lines = [
         f"{prediction.op} of {prediction.bytes:,} bytes on {prediction.ranks} ranks, "
-        f"{prediction.nodes} node{'s' if prediction.nodes > 1 else ''}, NCCL {prediction.nccl} "
-        f"(constants of {prediction.constants_version}; modelled, not measured)",
+        f"{prediction.nodes} node{'s' if prediction.nodes > 1 else ''}, "
+        f"{library} {prediction.nccl} (constants of {prediction.constants_version}; "
+        "modelled, not measured)",
         f"{'algorithm':15}{'protocol':10}{'latency us':>11}{'GB/s':>9}{'time us':>13}",
     ]
     chosen = prediction.choice
     for row in prediction.rows:
         time = f"{row.time_us:13,.1f}" if row.time_us is not None else f"{'-':>13}"
         mark = (
-            "  <- NCCL's choice"
+            f"  <- {library}'s choice"
             if chosen is not None and (row.algo, row.proto) == (chosen.algo, chosen.proto)
             else f"  {row.reason}"
             if row.reason
@@ -196,7 +203,7 @@ def _text(prediction: Prediction, assumptions: tuple[str, ...]) -> str:
             f"{row.bandwidth_gbps:9.1f}{time}{mark}"
         )
     if chosen is None:
-        lines.append("NCCL would fail: no algorithm and protocol is left for this call")
+        lines.append(f"{library} would fail: no algorithm and protocol is left for this call")
     else:
         lines.append(f"channels {chosen.channels}, threads per channel {chosen.threads}")
     lines += [f"assumed: {text}" for text in assumptions]

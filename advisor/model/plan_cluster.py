@@ -70,8 +70,8 @@ class Cluster:
 
     @property
     def modelled_by_nccl(self) -> bool:
-        """Whether NCCL's cost model gives the times."""
-        return self.machine.nccl_one_node is not None
+        """Whether NCCL's cost model gives the times; RCCL's ranks its options and gives none."""
+        return self.machine.nccl_one_node is not None and self.device.vendor == "nvidia"
 
     def group(self, ranks: int, stride: int = 1) -> Group:
         """A group of `ranks` ranks, `stride` apart in the order of GPUs, packed into nodes."""
@@ -113,9 +113,14 @@ class Cluster:
         return volume / bandwidth + latency
 
     def link_gbps(self, group: Group) -> float:
-        """GB/s of one rank's way to its peers: inside a node, or its share of the NICs."""
+        """GB/s of one rank's way to its peers: inside a node, or its share of the NICs.
+
+        In a mesh each peer is behind a link of its own, and those to other GPUs are idle.
+        """
         if group.nodes == 1:
-            return self.machine.intra.gpu_gbps
+            is_mesh = self.machine.intra.kind == "infinity-fabric"
+            others = self.machine.gpus_per_node - 1 if is_mesh else 1
+            return self.machine.intra.gpu_gbps * min(max(1, group.ranks - 1), others) / others
         return self.machine.network.node_gbps / self.machine.gpus_per_node
 
     def point_to_point_s(self, size: float, *, between_nodes: bool) -> float:
@@ -132,6 +137,7 @@ class Cluster:
         outside = (group.ranks - group.per_node) / group.ranks * size
         inside = (group.per_node - 1) / group.ranks * size
         over_nic = outside / (self.link_gbps(Group(2, 1)) * LINK_EFFICIENCY * 1e9)
-        over_link = inside / (self.machine.intra.gpu_gbps * LINK_EFFICIENCY * 1e9)
+        peers = Group(1, group.per_node)
+        over_link = inside / (self.link_gbps(peers) * LINK_EFFICIENCY * 1e9)
         level = "intra" if group.nodes == 1 else "inter"
         return max(over_nic, over_link) + LATENCY_US[level] * 1e-6

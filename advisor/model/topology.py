@@ -155,6 +155,7 @@ class Topology(FileModel, frozen=False):
 
     name: str = ""
     source: str = ""
+    library: Literal["nccl", "rccl"] = "nccl"
     nodes: int = Field(ge=1, le=1_000_000)
     ranks_per_node: float = Field(ge=1, le=1024)
     compute_capability: Annotated[int, BeforeValidator(compute_capability), Field(ge=30, le=300)]

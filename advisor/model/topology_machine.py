@@ -15,11 +15,14 @@ from advisor.config.hardware import GraphSet, Machine, device_of
 from advisor.errors import AdvisorError
 from advisor.model.topology import Topology, build_topology
 
+_GFX942 = 94  # what HIP gives for the compute capability of an MI300X
+
 
 def topology_of(machine: Machine, nodes: int, ranks_per_node: int | None = None) -> Topology:
     """The topology of a group on `nodes` nodes; `ranks_per_node` defaults to all GPUs.
 
-    Raises AdvisorError when the machine has no NCCL graphs (AMD) or fewer GPUs than asked.
+    Raises AdvisorError when the machine has no such graphs, or fewer GPUs than asked; on a mesh
+    (Infinity Fabric) also for fewer than all, which have links of their own.
     """
     per_node = machine.gpus_per_node if ranks_per_node is None else ranks_per_node
     if not 1 <= per_node <= machine.gpus_per_node:
@@ -28,10 +31,10 @@ def topology_of(machine: Machine, nodes: int, ranks_per_node: int | None = None)
         )
     graphs = machine.nccl_one_node if nodes == 1 else machine.nccl_several_nodes
     device = device_of(machine)
-    if device.compute_capability is None:
+    if device.vendor == "amd" and per_node < machine.gpus_per_node:
         raise AdvisorError(
-            f"{machine.name} has no NCCL graphs in the table",
-            hint="NCCL's model covers NVIDIA GPUs; plan works without it, from link bandwidths",
+            f"{per_node} of {machine.gpus_per_node} GPUs of {machine.name}: RCCL's model is of all",
+            hint="fewer have fewer links of the mesh, and other tables",
         )
     if graphs is None:
         raise AdvisorError(
@@ -45,7 +48,8 @@ def topology_of(machine: Machine, nodes: int, ranks_per_node: int | None = None)
         "source": f"{graphs.basis}: {graphs.source}",
         "nodes": nodes,
         "ranks_per_node": per_node,
-        "compute_capability": device.compute_capability,
+        "library": "rccl" if device.vendor == "amd" else "nccl",
+        "compute_capability": device.compute_capability or _GFX942,
         "cpu_vendor": machine.cpu_vendor,
         "nvswitch": machine.intra.kind == "nvswitch",
         **_graphs(graphs, machine, nodes, per_node),

@@ -14,6 +14,7 @@ from typing import Any
 from advisor.config.hardware import machine
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Axis
 from advisor.model.nccl.calibration import Calibration
+from advisor.model.nccl.constants import constants_for
 from advisor.model.nccl.filters import left_without, parse_algorithms, parse_protocols
 from advisor.model.nccl.names import FUNCTIONS
 from advisor.model.nccl.settings import Call, SettingCost, forces_ll128, rank_settings
@@ -84,9 +85,11 @@ class NcclModel:
         calibration: Calibration | None = None,
     ) -> NcclModel:
         """Everything checked, so that no mistake shows after the trials only. Raises AdvisorError:
-        unknown machine, one without NCCL's graphs, a value that this release refuses.
+        unknown machine, one without graphs, a release whose model is not known, a value that it
+        refuses.
         """
         topology = topology_of(machine(name), nodes)
+        constants_for(version, topology.library)
         if calibration is not None:
             calibration.check(topology.name, nodes)
         settings, left_out = [], []

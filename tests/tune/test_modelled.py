@@ -115,7 +115,7 @@ def test_nodes_of_no_machine_are_refused(tmp_path: Path, trials: list[str]) -> N
     ("arguments", "space", "said"),
     [
         (["--topology", "dgx-h10"], SPACE, "unknown hardware 'dgx-h10'"),
-        (["--topology", "mi300x-roce"], SPACE, "has no NCCL graphs"),
+        (["--topology", "mi300x-roce"], SPACE, "does not cover RCCL 2.29.7"),
         (["--topology", "dgx-h100", "--nccl", "new"], SPACE, "'new' is not an NCCL version"),
         (["--topology", "dgx-h100"], SPACE.replace("ring", "rign"), "'rign' is unknown"),
     ],

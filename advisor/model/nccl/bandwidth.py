@@ -8,6 +8,7 @@ size (ranks x count for AllGather and ReduceScatter). 0.0 means that the model r
 from __future__ import annotations
 
 from advisor.model.nccl.cell import Cell, searched_channels
+from advisor.model.nccl.names import ALGORITHMS, PROTOCOLS
 from advisor.model.topology import TREE, Graph
 
 
@@ -17,6 +18,8 @@ def bandwidth_gbps(cell: Cell) -> float:
     if graph is None or graph.channels == 0:
         return 0.0
     channels = searched_channels(cell.topology, graph)
+    if cell.topology.library == "rccl":
+        return _rccl(cell, graph, channels) * _algorithm_ratio(cell)
     if algorithm.startswith("NVLS"):
         bus = channels * _nvls_channel(cell, graph)
     elif cell.topology.nodes <= 2 or algorithm.startswith("CollNet"):
@@ -39,6 +42,18 @@ def bandwidth_gbps(cell: Cell) -> float:
     elif algorithm == "CollNetChain" and version < (2, 18, 0):
         bus *= 0.75
     return bus * _algorithm_ratio(cell)
+
+
+def _rccl(cell: Cell, graph: Graph, channels: int) -> float:
+    """A measured share of the graph's bandwidth; no trees of Simple inside one node."""
+    nodes, algorithm, protocol = cell.topology.nodes, cell.algorithm, cell.protocol
+    if (nodes, algorithm, protocol) == (1, "Tree", "Simple"):
+        return 0.0
+    share = cell.constants.bandwidth_ratio[nodes > 2]
+    bus = channels * (graph.bw_intra if nodes <= 2 else graph.inter)
+    bus *= share[ALGORITHMS.index(algorithm)][PROTOCOLS.index(protocol)]
+    rooted = nodes == 1 and protocol == "LL" and cell.function in ("Broadcast", "Reduce")
+    return bus * cell.constants.rooted_ll_ratio if rooted else bus
 
 
 def _nvls_channel(cell: Cell, graph: Graph) -> float:

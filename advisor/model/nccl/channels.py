@@ -24,6 +24,8 @@ def communicator_channels(topology: Topology, version: NcclVersion) -> int:
     graph = topology.ring or topology.tree
     assert graph is not None  # Topology checks it
     searched = searched_channels(topology, graph)
+    if topology.library == "rccl":
+        return 2 * searched if 2 * searched <= (128 if topology.nodes == 1 else 64) else searched
     count = 2 * searched
     ring_bw = topology.ring.bw_intra if topology.ring is not None else 0.0
     if topology.compute_capability >= 90 and topology.nodes > 1 and ring_bw > 45 and count < 16:
@@ -44,6 +46,8 @@ def nvls_channels(topology: Topology, version: NcclVersion) -> int:
 
 def max_threads(cell: Cell) -> int:
     """Threads per channel before shrinking: the log's ``Max NThreads``."""
+    if cell.topology.library == "rccl":
+        return 256
     if cell.algorithm not in ("Tree", "Ring") or cell.protocol == "LL128":
         return 640
     graph = cell.graph if (cell.algorithm, cell.protocol) == ("Ring", "Simple") else None
@@ -70,6 +74,8 @@ def channels_and_threads(cell: Cell, total_bytes: int) -> tuple[int, int]:
     per_thread = threshold(cell)
     while channels > 1 and total_bytes < channels * threads * per_thread:
         channels -= 1
+    if cell.topology.library == "rccl":
+        return channels, threads
     if algorithm != "CollNetDirect":
         while total_bytes < channels * threads * per_thread and threads % 128 == 0:
             threads //= 2

@@ -1,4 +1,4 @@
-"""The constants of one NCCL release, from constants.json (each entry lists what changed)."""
+"""The constants of one release of NCCL or RCCL, from JSON (each entry lists what changed)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from advisor.model.nccl.version import OLDEST, NcclVersion, format_version, pars
 
 Table = tuple[tuple[float, ...], ...]
 LINKS = ("nvlink", "pci", "net")
+_NCCL, _RCCL = "constants.json", "rccl.json"
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Constants:
     """Latencies in microseconds and bandwidths in GB/s of one release.
 
     Tables of bandwidth are indexed [compute capability row][node column]; `source` names the
-    release whose file they were read from.
+    release whose file they were read from. The last three are RCCL's, which has no ceilings of
+    bandwidth: shares of the graphs' [up to two nodes, more][algorithm][protocol].
     """
 
     version: NcclVersion
@@ -36,6 +38,9 @@ class Constants:
     nvlstree_gbps: Table
     nvls_efficiency: tuple[float, ...]
     tree_correction: dict[str, tuple[float, ...]]
+    ring_correction: dict[str, tuple[float, ...]]
+    bandwidth_ratio: tuple[Table, ...]
+    rooted_ll_ratio: float
 
     def base(self, algorithm: str, protocol: str) -> float:
         """Latency of starting the call."""
@@ -52,13 +57,17 @@ def _cell(table: Table, algorithm: str, protocol: str) -> float:
     return table[row][PROTOCOLS.index(protocol)] if row < len(table) else 0.0
 
 
+def _by_protocol(factors: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
+    return {protocol: tuple(factors[protocol]) for protocol in factors}
+
+
 def _rows(table: list[list[float]]) -> Table:
     return tuple(tuple(float(value) for value in row) for row in table)
 
 
 @cache
-def _releases() -> tuple[tuple[NcclVersion, str, dict[str, Any]], ...]:
-    text = files("advisor.model.nccl").joinpath("constants.json").read_text(encoding="utf-8")
+def _releases(file: str) -> tuple[tuple[NcclVersion, str, dict[str, Any]], ...]:
+    text = files("advisor.model.nccl").joinpath(file).read_text(encoding="utf-8")
     merged: dict[str, Any] = {}
     releases = []
     for entry in json.loads(text)["releases"]:
@@ -71,40 +80,59 @@ def _releases() -> tuple[tuple[NcclVersion, str, dict[str, Any]], ...]:
 
 
 def known_versions() -> tuple[NcclVersion, ...]:
-    """The releases whose constants were read."""
-    return tuple(version for version, _, _ in _releases())
+    """The releases of NCCL whose constants were read."""
+    return tuple(version for version, _, _ in _releases(_NCCL))
+
+
+def _rccl(version: NcclVersion) -> Constants:
+    """No release stands for its neighbours: AMD measures the tables anew."""
+    for at, source, data in _releases(_RCCL):
+        if at == version:
+            return _constants(at, source, data)
+    raise AdvisorError(
+        f"the cost model does not cover RCCL {format_version(version)}",
+        hint="RCCL 2.18.6 (ROCm 6.1), 2.20.5 (6.2) and 2.21.5 (6.3) are covered; later ones "
+        "choose the protocol by ranges of sizes",
+    )
 
 
 @cache
-def constants_for(version: NcclVersion) -> Constants:
+def constants_for(version: NcclVersion, library: str = "nccl") -> Constants:
     """Constants of the newest known release not after `version`, of the same minor if possible.
 
     2.29 (or 2.29.2, which is not in the table) is the table's first 2.29, not its last 2.28: what
     a minor release changes came with its first patch. Raises AdvisorError before 2.8, where the
-    model had another form.
+    model had another form, and for releases of RCCL whose tables were not read.
     """
+    if library == "rccl":
+        return _rccl(version)
     if version < OLDEST:
         raise AdvisorError(
             f"NCCL {format_version(version)} is older than the model covers",
             hint="2.8 and later are covered",
         )
-    known = _releases()
+    known = _releases(_NCCL)
     minor = [release for release in known if release[0][:2] == version[:2]]
     not_after = [release for release in known if release[0] <= version]
     at, source, data = ([r for r in minor if r in not_after] or minor[:1] or not_after)[-1]
+    return _constants(at, source, data)
+
+
+def _constants(at: NcclVersion, source: str, data: dict[str, Any]) -> Constants:
     return Constants(
         version=at,
         source=source,
         base_latency_us=_rows(data["base_latency_us"]),
         hardware_latency_us={link: _rows(data["hardware_latency_us"][link]) for link in LINKS},
-        ll_max_gbps=_rows(data["ll_max_gbps"]),
+        ll_max_gbps=_rows(data.get("ll_max_gbps", [])),
         ring_ll128_gbps=_rows(data.get("ring_ll128_gbps", [])),
         tree_ll128_gbps=_rows(data.get("tree_ll128_gbps", [])),
         ll128_per_function_gbps=dict(data.get("ll128_per_function_gbps", {})),
-        tree_gbps=_rows(data["tree_gbps"]),
+        tree_gbps=_rows(data.get("tree_gbps", [])),
         nvlstree_gbps=_rows(data.get("nvlstree_gbps", [])),
         nvls_efficiency=tuple(data.get("nvls_efficiency", ())),
-        tree_correction={
-            protocol: tuple(data["tree_correction"][protocol]) for protocol in PROTOCOLS
-        },
+        tree_correction=_by_protocol(data["tree_correction"]),
+        ring_correction=_by_protocol(data.get("ring_correction", {})),
+        bandwidth_ratio=tuple(_rows(table) for table in data.get("bandwidth_ratio", ())),
+        rooted_ll_ratio=float(data.get("rooted_ll_ratio", 1.0)),
     )

@@ -68,7 +68,8 @@ class Prediction:
     """All combinations of one call and the choice. Sizes are bytes, times microseconds.
 
     `bytes` is the total size as nccl-tests counts it (ranks x count for AllGather and
-    ReduceScatter). `constants_version` is the release whose constants were used.
+    ReduceScatter). `library` is nccl or rccl, `nccl` its release, and `constants_version` the
+    release whose constants were used.
     """
 
     op: str
@@ -76,6 +77,7 @@ class Prediction:
     nodes: int
     ranks: int
     nccl: str
+    library: str
     constants_version: str
     basis: str
     rows: tuple[Row, ...]
@@ -117,7 +119,7 @@ def predict(
     function = function_name(op)
     if total_bytes < 0:
         raise AdvisorError(f"bytes is {total_bytes}: a size cannot be negative")
-    constants = constants_for(version)
+    constants = constants_for(version, topology.library)
     cells = [
         Cell(topology, version, constants, function, algorithm, protocol)
         for algorithm in algorithms(version)
@@ -148,7 +150,7 @@ def predict(
         figures = (cell.algorithm, cell.protocol, latency)
         rows.append(Row(*figures, 0.0 if reason else bandwidth, time, not reason, reason))
         if cell.algorithm == "Ring":
-            backup = latency + total_bytes / (1000 * bandwidth) if bandwidth else None
+            backup = time_us(cell, total_bytes, latency, bandwidth, 1) if bandwidth else None
             rings.append(Row(*figures, bandwidth, backup, bandwidth > 0, _BACKUP))
     if (2, 19, 0) <= version < (2, 24, 0) and not any(row.available for row in rows):
         rows = [row for row in rows if row.algo != "Ring"] + rings
@@ -160,6 +162,7 @@ def predict(
         nodes=topology.nodes,
         ranks=topology.ranks,
         nccl=format_version(version),
+        library=topology.library,
         constants_version=format_version(constants.version),
         basis="modelled" if printed is None else "printed",
         rows=tuple(rows),

@@ -69,6 +69,8 @@ def _inter(cell: Cell, graph: Graph) -> float:
     plugin = graph.latency_inter
     if cell.version < (2, 12, 0):
         return inter
+    if cell.topology.library == "rccl":
+        return (plugin or inter) + (plugin if cell.protocol == "Simple" else 0.0)
     if cell.version < (2, 18, 0):
         return plugin or inter
     # Simple pays it twice: once more for the flush.

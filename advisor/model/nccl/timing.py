@@ -16,15 +16,30 @@ _FP8 = {"float8_e4m3fn", "float8_e5m2"}
 def time_us(cell: Cell, total_bytes: int, latency: float, bandwidth: float, pipe_ops: int) -> float:
     """Time of a call of `total_bytes`; `pipe_ops` is how many calls a channel has in a group."""
     bandwidth *= _correction(cell, total_bytes)
-    across = cell.topology.nodes > 1
-    if across and (cell.algorithm, cell.protocol, cell.function) == ("Ring", "Simple", "AllReduce"):
+    plateau = cell.topology.nodes > 1 and cell.topology.library == "nccl"
+    if plateau and (cell.algorithm, cell.protocol, cell.function) == (
+        "Ring",
+        "Simple",
+        "AllReduce",
+    ):
         latency *= _plateau(cell, total_bytes)
     count = pipe_ops if cell.algorithm == "Ring" else ceil(pipe_ops / _BATCH_COLLECTIVES)
     return latency * count + total_bytes / (1000 * bandwidth)
 
 
 def _correction(cell: Cell, total_bytes: int) -> float:
-    """Trees fall short of the model at middle sizes: a measured factor per power of two."""
+    """Trees fall short of the model at middle sizes: a measured factor per power of two.
+
+    RCCL has such factors for rings over several nodes too, and the last is for all that is larger.
+    """
+    if cell.topology.library == "rccl":
+        if cell.algorithm == "Ring" and cell.topology.nodes == 1:
+            return 1.0
+        constants = cell.constants
+        factors = (
+            constants.tree_correction if cell.algorithm == "Tree" else constants.ring_correction
+        )
+        return factors[cell.protocol][min(floor_log2(total_bytes >> 6), 26)]
     limit = 0
     if cell.algorithm == "Tree" and cell.function == "AllReduce":
         limit = 23

@@ -125,3 +125,20 @@ def test_a_wait_behind_a_copy_to_the_device_reads_no_result(
     with _loaded(tmp_path, trace) as run:
         lost = run.sql("SELECT kind, sum(idle_ns) AS ns FROM host_gap GROUP BY kind ORDER BY ns")
         assert lost["kind"].iloc[-1] == kind
+
+
+def test_what_nobody_launched_was_not_queued(tmp_path: Path) -> None:
+    """A T4 whose unified memory moves as the host touches it; most of the time it idles."""
+    trace = _alone()
+    for begin in _steps(trace, 6, 100_000):
+        trace.kernel(GEMM, begin + 10, 1000, begin)
+        for page in range(50):
+            args = {"device": 0, "stream": 7, "bytes": 65_536}
+            at = begin + 2000 + 1900 * page
+            trace.host("operation", at, 1800)
+            trace._add("gpu_memcpy", "Memcpy DtoH (Managed)", at + 1800, 60, 7, args)
+    with _loaded(tmp_path, trace) as run:
+        idle = run.sql("SELECT idle_ns, idle_launch_gap_ns FROM step_breakdown").median()
+        assert idle["idle_ns"] > 90_000_000
+        assert idle["idle_launch_gap_ns"] < 1_000_000
+        assert "idle-with-queued-work" not in _rules(run)

@@ -49,6 +49,7 @@ class Gaps(NamedTuple):
     span: Int64s
     held: Intervals  # when the host waited for the device
     slack: Int64s  # how much earlier the launch would be than the device, without those waits
+    launched: Bools  # what ends the stretch has a launch: pages of unified memory move without
 
     @property
     def by_wait(self) -> Bools:
@@ -57,7 +58,7 @@ class Gaps(NamedTuple):
 
 
 class IdleSplit(NamedTuple):
-    """A device's idle time between events by what it waited for: disjoint, without remainder."""
+    """A device's idle time between events by what it waited for, disjoint, where that is known."""
 
     host: Intervals
     launch_gap: Intervals
@@ -68,7 +69,8 @@ def split_idle(gaps: Gaps) -> IdleSplit:
     """METRICS section 3: sync is what goes when no call waits for the device."""
     sync = Intervals.of(gaps.low, gaps.low + np.where(gaps.by_wait, gaps.regained, 0))
     late = Intervals.of(gaps.low, gaps.until)
-    return IdleSplit(host=late - sync, launch_gap=Intervals.of(gaps.until, gaps.high), sync=sync)
+    queued = Intervals.of(gaps.until[gaps.launched], gaps.high[gaps.launched])
+    return IdleSplit(host=late - sync, launch_gap=queued, sync=sync)
 
 
 def device_gaps(
@@ -120,7 +122,7 @@ def device_gaps(
         span = np.where(own, -1, span)
     # Freeing device memory waits for the device too; the gap after it has a name of its own.
     held |= activity.freeing(np.sort(line.launch[line.launch != MISSING])) & busy
-    return Gaps(low, high, until, regained, kinds, span, held, lost - ahead)
+    return Gaps(low, high, until, regained, kinds, span, held, lost - ahead, known)
 
 
 def _enqueued(launch: Int64s, start: Int64s, loading: Intervals) -> Int64s:

@@ -23,8 +23,8 @@ def bounded(
     """The row's savings as whole ns per step, and what was changed for that.
 
     ``stays_ns`` of the step are left whatever is saved. Where threads run only ``running_share`` of
-    their time, the low end is that of free cores, and the high end that of what is done away with
-    leaving its cores to the rest. A rule need not know either: no mistake.
+    their time, no more of it is sure to be; the low end is that of free cores, the high end that of
+    what is done away with leaving its cores to the rest. A rule need not know any: no mistake.
     None is below zero or beyond ``step_ns``, and the interval holds the value; an interval without
     a value that is the wrong way round is left out.
     """
@@ -44,7 +44,7 @@ def bounded(
             changes.append(
                 f"{name} ({much}) is more than the step and counts as all of it, {about(step_ns)}"
             )
-    most = math.inf if step_ns is None else max(0, step_ns - stays_ns)
+    most = math.inf if step_ns is None else max(0.0, step_ns - running_share * stays_ns)
     within = {name: round(min(max(0.0, number), most)) for name, number in given.items()}
     value, low, high = (within.get(name) for name in COLUMNS)
     low = None if low is None else round(running_share * low)

@@ -45,4 +45,5 @@ def test_threads_that_lack_cores_widen_both_ends_within_the_step() -> None:
     row = {"savings_ns": 40, "savings_low_ns": 30, "savings_high_ns": 45}
     wide = {"savings_ns": 40, "savings_low_ns": 15, "savings_high_ns": 90}
     assert bounded(row, 100, running_share=0.5) == (wide, [])
-    assert bounded(row, 100, 20, 0.5) == ({**wide, "savings_high_ns": 80}, [])
+    # Compute that waits for cores for half its time is not sure to take all of it.
+    assert bounded(row, 100, 20, 0.5) == ({**wide, "savings_high_ns": 90}, [])

@@ -472,3 +472,12 @@ def test_null_in_yaml_sets_nothing(tmp_path: Path) -> None:
     settings = {name: value for name, (value, _) in read_env_file(path).settings.items()}
     assert settings == {"NCCL_ALGO": "", "NCCL_PROTO": ""}
     assert check_env(settings, "2.29.7") == []
+
+
+@pytest.mark.parametrize(("name", "lost"), [("NCCL_ALGO", "NVLS"), ("NCCL_PROTO", "LL128")])
+def test_a_list_that_is_set_and_empty_leaves_little_until_2_23(name: str, lost: str) -> None:
+    for release in ("2.19.4", "2.23.4"):
+        (issue,) = check_env({name: ""}, release)
+        assert (issue.variable, issue.severity, issue.until) == (name, "warning", "2.24")
+        assert lost in issue.why
+    assert check_env({name: ""}, "2.24.3") == check_env({name: ""}) == []

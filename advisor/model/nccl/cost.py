@@ -22,7 +22,7 @@ from advisor.model.nccl.channels import (
     scheduled_channels,
 )
 from advisor.model.nccl.constants import constants_for
-from advisor.model.nccl.filters import parse_algorithms, parse_protocols
+from advisor.model.nccl.filters import COLLNET, parse_algorithms, parse_protocols
 from advisor.model.nccl.latency import latency_us
 from advisor.model.nccl.names import PROTOCOLS, algorithms, function_name, legal
 from advisor.model.nccl.timing import slow_fp8, time_us
@@ -126,7 +126,9 @@ def predict(
         for protocol in PROTOCOLS
         if legal(function, algorithm, protocol, version)
     ]
-    chosen = parse_algorithms(algo, version), parse_protocols(proto, version)
+    collnet = topology.collnet is not None and topology.collnet.channels > 0
+    off = frozenset() if collnet else COLLNET | {"NVLS" if topology.nodes > 1 else "NVLSTree"}
+    chosen = parse_algorithms(algo, version, off), parse_protocols(proto, version)
     # What the log's own settings rule out has no bandwidth in its table.
     filters = printed is None or algo is not None or proto is not None
     rows: list[Row] = []

@@ -15,6 +15,7 @@ from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS, algorithm
 from advisor.model.nccl.version import NcclVersion
 
 PER_FUNCTION_SINCE: NcclVersion = (2, 24, 0)
+COLLNET = frozenset({"CollNetDirect", "CollNetChain"})
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,23 @@ class Selection:
         return self.chosen[function]
 
 
-def parse_algorithms(text: str | None, version: NcclVersion) -> Selection:
-    """NCCL_ALGO. Raises AdvisorError where NCCL itself would refuse to start."""
+def parse_algorithms(
+    text: str | None, version: NcclVersion, off: frozenset[str] = COLLNET
+) -> Selection:
+    """NCCL_ALGO. Raises AdvisorError where NCCL itself would refuse to start.
+
+    `off` is what a machine without CollNet lacks: up to 2.23 a list that leaves nothing else turns
+    rings and trees on again. Empty for one with CollNet, which does not.
+    """
     known = list(algorithms(version))
     spelling = {name.lower(): name for name in known}
     if version < (2, 14, 0):
         spelling["collnet"] = "CollNetDirect"
-    return _parse("NCCL_ALGO", text, spelling, version)
+    selection = _parse("NCCL_ALGO", text, spelling, version)
+    names = selection.names("AllReduce")
+    if version >= PER_FUNCTION_SINCE or names is None or not off or names - off - {"PAT"}:
+        return selection
+    return Selection(dict.fromkeys(FUNCTIONS, names | {"Tree", "Ring"}))
 
 
 def parse_protocols(text: str | None, version: NcclVersion) -> Selection:
@@ -72,9 +83,9 @@ def left_without(algo: Selection, proto: Selection, version: NcclVersion) -> lis
 def _parse(
     variable: str, text: str | None, spelling: dict[str, str], version: NcclVersion
 ) -> Selection:
-    if not text:
+    if text is None:
         return Selection()
-    if version < PER_FUNCTION_SINCE:
+    if version < PER_FUNCTION_SINCE:  # set and empty is a list of none
         names = _names(variable, text, spelling, strict=False)
         return Selection(dict.fromkeys(FUNCTIONS, names))
     chosen: dict[str, frozenset[str] | None] = dict.fromkeys(FUNCTIONS)

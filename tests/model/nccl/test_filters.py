@@ -8,7 +8,7 @@ from nccl_machines import a100_four, h100_node
 from advisor.config.hardware import machine
 from advisor.errors import AdvisorError
 from advisor.model.nccl.cost import predict
-from advisor.model.nccl.filters import parse_algorithms, parse_protocols
+from advisor.model.nccl.filters import COLLNET, parse_algorithms, parse_protocols
 from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS
 from advisor.model.nccl.version import parse_version
 from advisor.model.topology_machine import topology_of
@@ -73,9 +73,27 @@ def test_values_are_split_as_strtok_splits_them(
     assert (chosen.names("AllReduce"), chosen.names("AllGather")) == (allreduce, allgather)
 
 
-@pytest.mark.parametrize("text", ["auto", ",", ";", "ring;tree", "allreduce:ring", "ring tree"])
-def test_a_list_without_a_word_of_an_old_release_leaves_none(text: str) -> None:
-    assert parse_algorithms(text, OLD).names("AllReduce") == set()
+@pytest.mark.parametrize("text", ["", "auto", ",", ";", "ring;tree", "allreduce:ring", "ring tree"])
+def test_a_list_without_a_word_of_an_old_release_leaves_rings_and_trees(text: str) -> None:
+    assert parse_algorithms(text, OLD).names("AllReduce") == {"Ring", "Tree"}
+    assert parse_algorithms(text, OLD, frozenset()).names("AllReduce") == set(), "with CollNet"
+
+
+def test_set_and_empty_was_a_list_of_none_until_2_23() -> None:
+    """src/graph/tuning.cc: parseList clears all, and what lacks CollNet takes rings and trees."""
+    free = predict(h100_node(), "allreduce", 64 * MIB, OLD).choice
+    emptied = predict(h100_node(), "allreduce", 64 * MIB, OLD, algo="").choice
+    assert free is not None
+    assert emptied is not None
+    assert (free.algo, emptied.algo in ("Ring", "Tree")) == ("NVLS", True)
+    assert (
+        predict(h100_node(), "allreduce", 64 * MIB, NEW, algo="").choice
+        == predict(h100_node(), "allreduce", 64 * MIB, NEW).choice
+    )
+    # AND an algorithm that needs CollNet over several nodes is as good as none
+    assert parse_algorithms("NVLS", OLD, COLLNET | {"NVLS"}).names("AllReduce") == {
+        *("NVLS", "Ring", "Tree")
+    }
 
 
 def test_old_releases_ignore_what_they_do_not_know() -> None:

@@ -21,6 +21,14 @@ from advisor.model.nccl.names import FUNCTIONS, algorithms, legal
 from advisor.model.nccl.version import NcclVersion, format_version
 
 _TREE_SINCE = "2.24"
+# What a list of none leaves up to 2.23: bandwidths of src/graph/tuning.cc that are not set to zero.
+_LEFT = {
+    "NCCL_ALGO": {"left": "rings and trees", "lost": "NVLS (NVLink SHARP) is off."},
+    "NCCL_PROTO": {
+        "left": "rings in every protocol, and nothing up to 2.18",
+        "lost": "LL128 is on even where it can corrupt data.",
+    },
+}
 
 
 def check_choices(
@@ -42,6 +50,8 @@ def check_choices(
             said = {"why": error.message, "action": error.hint, "since": since}
             yield remark("refused", name, env[name], **said)
         yield from _unread_entries(name, env.get(name, ""), release)
+        if env.get(name) == "" and release < PER_FUNCTION_SINCE:
+            yield remark("empty-list", name, "", **_LEFT[name])
         yield from unknown_words(name, env.get(name, ""), release)
     if len(selections) < 2:
         return

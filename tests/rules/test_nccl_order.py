@@ -195,3 +195,16 @@ def test_what_a_process_met_outside_itself_is_named(said: str, message: str) -> 
 def test_what_cannot_be_found_is_no_file_where_the_words_say_none() -> None:
     said = "ValueError: cannot find a rank that holds expert 7"
     assert named(said, is_warning=False) == "value-refused"
+
+
+def test_what_torch_quotes_is_found_between_the_lines_of_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "ray.log"
+    path.write_text(
+        "(W pid=1) ncclSystemError: System call failed.\n"
+        "(W pid=1) Last error:\n"
+        "(W pid=2) ncclSystemError: System call failed.\n"
+        "(W pid=1) socketPollConnect: connect to 10.0.0.2<51159> returned No route to host(113)\n",
+        encoding="utf-8",
+    )
+    with advisor.load(path) as run:
+        assert run.report.findings[0].evidence.facts["message"] == "no-route"

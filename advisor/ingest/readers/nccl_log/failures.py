@@ -85,7 +85,8 @@ class Failures:
     _stalled: dict[str, Stalled] = field(default_factory=dict)
     _chained: dict[tuple[str, str], Chained] = field(default_factory=dict)
     """By file and what a launcher puts before a process's lines."""
-    _quotes: bool = False
+    _quotes: set[tuple[str, str]] = field(default_factory=set)
+    """Those, by file and prefix, whose next line is NCCL's last warning, quoted by torch."""
     _marks: Marks = field(default_factory=Marks)
     _said_last: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Of each file the last line without a prefix that is kept, and its number."""
@@ -102,33 +103,33 @@ class Failures:
 
     def unsigned(self, record: Record, where: Where, launcher: str) -> int | None:
         """How much was understood of a line that was seen; None where it may be of another kind."""
-        tracebacks = self._files[where[0]].tracebacks
-        raised = tracebacks.see(launcher, record.text, where[1])
+        file = self._files[where[0]]
+        raised = file.tracebacks.see(launcher, record.text, where[1])
         if launcher and (rank := rank_told(launcher, record.text)) is not None:
             self._marks.see_rank(where[0], launcher, rank)
-        if tracebacks.is_source:
+        if file.tracebacks.is_source:
             return 0
-        message = self._of_torch(record.text, raised)
+        message = self._of_torch(record.text, raised, (where[0], launcher))
         if message is None or message in reported():
-            self._files[where[0]].last_words.see(where[1], launcher, record.text)
+            file.last_words.see(where[1], launcher, record.text)
         if message is not None:
-            around = self._files[where[0]].around
-            if message in _ENDS and around.is_root:
+            if message in _ENDS and file.around.is_root:
                 message = _ENDED_FIRST
-            if around.is_later and message == _KILLED:
+            if file.around.is_later and message == _KILLED:
                 message = _ENDED
             if raised is not None:
                 launcher += raised.prefix
                 record = record._replace(text=raised.text)
             if message == _ENDED_FIRST:
-                self._first[len(self.collected.kept)] = around.time
+                self._first[len(self.collected.kept)] = file.around.time
             return self._raised(message, record, where, launcher, raised)
         if where[0] in self._said_last and (host := host_below(record.text)):
             self._place_above(where, host)
-        for waited in self._files[where[0]].progress.see(record.text, where[1]):
+        for waited in file.progress.see(record.text, where[1]):
             self._of_run("survived", "served", record.text[:300], waited)
-        if self._chained and (chained := self._chained.get((where[0], launcher))):
-            self._extend(chained.see(record.text), record.text)
+        chained = self._chained.get((where[0], launcher))
+        if chained is not None and (index := chained.see(record.text)) is not None:
+            self._restate(index, goes_on=f" {record.text.strip()[:200]}")
         return None
 
     def signed(
@@ -147,10 +148,8 @@ class Failures:
         if warns and message not in passing():
             self._warned[thread.host, thread.pid] = message or ""
         if warns or message is not None:
-            if (
-                record.thread is not None
-                and len(in_init := self._in_init.setdefault(thread, [])) < 64
-            ):
+            in_init = self._in_init.setdefault(thread, [])
+            if record.thread is not None and len(in_init) < 64:
                 in_init.append(where)
             return self._warning(slot, message, record, where, launcher)
         if " -> " in text and _TRAIL.match(text):
@@ -160,10 +159,9 @@ class Failures:
     def initialised(self, thread: Thread, line: CommLine, text: str) -> None:
         """What a thread warned of while it made a communicator did not end it where it succeeds."""
         if line.begins or line.ends:
-            survived = self._in_init.pop(thread, []) if line.ends else []
-            for where in survived:
+            survived = self._in_init.pop(thread, [])
+            for where in survived if line.ends else ():
                 self._of_run("survived", "init", text[:300], where)
-            self._in_init.pop(thread, None)
 
     def finish(self, hosts: Hosts) -> None:
         """Keep which files went on, and say of lines without a prefix which host they are of."""
@@ -212,12 +210,6 @@ class Failures:
     def _of_run(self, kind: str, name: str, value: str, where: Where) -> None:
         self.collected.keep(Slot("", 0), [Fact(kind, name, value, "run")], where)
 
-    def _extend(self, index: int | None, text: str) -> None:
-        """What a kept exception says goes on in ``text``."""
-        if index is None:
-            return
-        self._restate(index, goes_on=f" {text.strip()[:200]}")
-
     def _restate(self, index: int, name: str | None = None, goes_on: str = "") -> None:
         kept = self.collected.kept[index]
         fact = kept.record
@@ -232,9 +224,10 @@ class Failures:
         if where[1] - line <= LINES_BELOW and rank_of(kept) is None:
             self.collected.kept[index] = replace(kept, slot=Slot(host, 0))
 
-    def _of_torch(self, text: str, raised: Raised | None) -> str | None:
+    def _of_torch(self, text: str, raised: Raised | None, writer: tuple[str, str]) -> str | None:
         """What names a line without NCCL's prefix: the line after «Last error:» is a warning's."""
-        quoted, self._quotes = self._quotes, text.rstrip().endswith(_LAST_ERROR)
+        quoted = writer in self._quotes
+        (self._quotes.add if text.rstrip().endswith(_LAST_ERROR) else self._quotes.discard)(writer)
         message = named(text if raised is None else raised.text, is_warning=quoted)
         if raised is not None:
             return named_raised(raised.text, raised.calls, message)
@@ -243,18 +236,16 @@ class Failures:
     def _trail(self, thread: Thread, slot: Slot, record: Record, where: Where) -> int:
         """An error that no warning tells of, or where a connection was that its peer closed."""
         process = (thread.host, thread.pid)
-        if (
-            process not in self._gave_up
-            and (end := named(record.text, is_warning=True)) == _ENDS_HERE
-        ):
+        message = named(record.text, is_warning=True)
+        if message == _ENDS_HERE and process not in self._gave_up:
             self._gave_up.add(process)
-            return self._warning(slot, end, record, where)
+            return self._warning(slot, message, record, where)
         warned = self._warned.get(process)
         of_peer = warned == "peer-closed" and _IN_BOOTSTRAP in record.text
         if not of_peer and (warned is not None or _FOLLOWS.search(record.text)):
             return 0
         self._warned[process] = _TRAILED
-        return self._warning(slot, named(record.text, is_warning=True), record, where)
+        return self._warning(slot, message, record, where)
 
     def _raised(
         self, message: str, record: Record, where: Where, launcher: str, raised: Raised | None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.metrics.rings.locations import homes_of
 from advisor.metrics.rings.nccl import PASSES
 from advisor.vocabulary.operations import POINT_TO_POINT
 from advisor.whatif.program import Call, Program
@@ -21,16 +22,22 @@ WHERE run = ? AND (try_cast(evidence AS JSON) ->> '$.added_ns')::DOUBLE > 0
 
 
 def hosts_of(con: Any, run: str) -> dict[int, str]:
-    """The host of each rank, where it is known."""
-    sql = "SELECT rank, host FROM rank WHERE run = ? AND host IS NOT NULL"
-    return dict(con.execute(sql, [run]).fetchall())
+    """What stands for the host of each rank, of those that were not read too."""
+    named = "SELECT rank, host FROM rank WHERE run = ? AND host IS NOT NULL"
+    every = (
+        "SELECT rank FROM rank WHERE run = $1 UNION "
+        "SELECT unnest(ranks) FROM process_group WHERE run = $1"
+    )
+    ranks = [rank for (rank,) in con.execute(every, [run]).fetchall()]
+    return homes_of(ranks, dict(con.execute(named, [run]).fetchall()))
 
 
 def joined_by(con: Any, run: str) -> Callable[[Call], tuple[int, ...]]:
     """The ranks of a call, with those of its group whose part in it is not recorded."""
     sql = (
-        "SELECT process_group, list(rank) FROM process_group g JOIN rank r "
-        "ON r.run = g.run AND list_contains(g.ranks, r.rank) WHERE g.run = ? GROUP BY 1"
+        "SELECT process_group, list(DISTINCT rank ORDER BY rank) "
+        "FROM (SELECT process_group, unnest(ranks) AS rank FROM process_group WHERE run = ?) "
+        "GROUP BY process_group"
     )
     groups = {str(name): tuple(ranks) for name, ranks in con.execute(sql, [run]).fetchall()}
 

@@ -16,7 +16,7 @@ from advisor.whatif.extract import programs
 from advisor.whatif.network import link_gbps, predict_bandwidth, predict_link_rate
 from advisor.whatif.predict import service_models
 from advisor.whatif.program import Call, Issue, Program, Wait, Work
-from advisor.whatif.slow_places import added_latency, joined_by
+from advisor.whatif.slow_places import added_latency, hosts_of, joined_by
 
 MIB = 1 << 20
 A_NS, B_NS = 150_000.0, 1.0  # latency, and 1 GB/s on the wire of two ranks
@@ -158,8 +158,7 @@ def test_what_a_slow_place_adds_is_counted_once_a_pass_of_the_calls_over_it() ->
 
 def test_a_call_joins_ranks_of_its_group_whose_part_is_not_recorded() -> None:
     """GIVEN a group over two hosts, one rank of which recorded no device THEN its calls on the
-    other cross the network; a message joins its two ends alone, and who is not in the job nobody.
-    """
+    other cross the network, as do those of a rank that was not read; a message joins two alone."""
     with Store.create() as store:
         con = store.con
         con.executemany("INSERT INTO rank (run, rank) VALUES ('r', ?)", [(0,), (1,), (2,)])
@@ -167,6 +166,17 @@ def test_a_call_joins_ranks_of_its_group_whose_part_is_not_recorded() -> None:
             "INSERT INTO process_group (run, process_group, ranks) VALUES ('r', 'g', [0, 2, 3])"
         )
         joined = joined_by(con, "r")
-    assert sorted(joined(Call((0,), "g", USUAL, "all_reduce", MIB, burst=0))) == [0, 2]
+    assert sorted(joined(Call((0,), "g", USUAL, "all_reduce", MIB, burst=0))) == [0, 2, 3]
     assert joined(Call((0, 2), "g", USUAL, "send", MIB, burst=0)) == (0, 2)
     assert joined(Call((0, 1), "other", USUAL, "all_reduce", MIB, burst=0)) == (0, 1)
+
+
+def test_a_rank_that_was_not_read_is_on_the_host_of_its_block() -> None:
+    with Store.create() as store:
+        store.con.executemany(
+            "INSERT INTO rank (run, rank, host) VALUES ('r', ?, ?)", [(1, "a"), (2, "b"), (3, "b")]
+        )
+        store.con.execute(
+            "INSERT INTO process_group (run, process_group, ranks) VALUES ('r', 'g', [0, 2])"
+        )
+        assert hosts_of(store.con, "r") == {0: "a", 1: "a", 2: "b", 3: "b"}

@@ -9,7 +9,7 @@ is named, where several hosts do they stay candidates.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ from advisor.metrics.links.peers import SIGNIFICANCE, PeerExcess, pair_direction
 from advisor.metrics.links.probes import Probe, probe_rows
 from advisor.metrics.links.reconcile import beside_starts, named, of_one_host
 from advisor.metrics.links.staggers import Explained, explain
-from advisor.metrics.rings.locations import Home, direction_of
+from advisor.metrics.rings.locations import Home, direction_of, homes_of
 
 _BEYOND_CHANCE = 1e-6
 """Of two kinds of calls that agree: what remains is no matter of how many were compared."""
@@ -102,24 +102,10 @@ def _by_gloo(data: Inputs, home: Mapping[int, Home]) -> list[Seen]:
 
 
 def homes(data: Inputs) -> dict[int, Home]:
-    """What stands for each rank's host; a rank of unknown host stands for itself.
-
-    Where the known hosts hold blocks of ranks, a rank that was not read is of its block's host;
-    more than half of some host's ranks were read.
-    """
+    """What stands for each rank's host (rings/locations.py), of ranks that were not read too."""
     ranks = {rank for group in data.groups.values() for rank in group.ranks or ()} | set(data.infos)
     named = {rank: info.host for rank, info in data.infos.items() if info.host is not None}
-    most = max(Counter(named.values()).values(), default=1)
-    fitting = [
-        (len(ranks) % block > 0, block, dict(blocks))
-        for block in range(most, min(2 * most, len(ranks)) + 1)
-        if len(blocks := {(rank // block, host) for rank, host in named.items()})
-        == len({host for _, host in blocks})
-        == len(dict(blocks))
-    ]
-    # Every host may lack a rank: a size that divides all ranks comes first.
-    _, block, host_of = min(fitting, key=lambda one: one[:2], default=(False, most, {}))
-    return {r: named.get(r) or host_of.get(r // block) or f"rank {r}" for r in sorted(ranks)}
+    return {**homes_of(ranks, named)}
 
 
 def _explained(data: Inputs, home: Mapping[int, Home]) -> Explained | None:

@@ -54,6 +54,7 @@ def of_its_software(setup: dict[str, Any]) -> dict[str, bool]:
         "unfused_attention": setup["source"] in document()["unfused_attention"],
         "fused_loss": setup["source"] not in document()["torch_loss"],
         "fused_mlp": setup["source"] in document()["fused_mlp"],
+        "overlap_tensor": setup["source"] in document()["overlap_tensor"],
     }
 
 
@@ -97,6 +98,12 @@ def rank_of_layout(setup: dict[str, Any]) -> int | None:
 
     A row is the published one if its tensor and pipeline degrees agree.
     """
+    return _rank(document()["setups"].index(setup))
+
+
+@cache
+def _rank(place_in_file: int) -> int | None:
+    setup = document()["setups"][place_in_file]
     plan = make_plan(
         shape_of(setup["model"]),
         setup["hardware"],
@@ -116,10 +123,13 @@ def rank_of_layout(setup: dict[str, Any]) -> int | None:
 def among_first(setups: Sequence[dict[str, Any]], rows: int = 3) -> float:
     """Share of published layouts that stand among the plan's first rows.
 
-    A study that runs one layout on several numbers of GPUs counts once.
+    A study that runs one layout on several numbers of GPUs counts once; what was tried beside the
+    published layout does not.
     """
     found: dict[tuple[Any, ...], list[bool]] = {}
     for setup in setups:
+        if setup.get("ablation"):
+            continue
         degrees = (setup.get("tp", 1), setup.get("pp", 1))
         study = tuple(setup[key] for key in ("source", "model", "sequence", "hardware"))
         rank = rank_of_layout(setup)
@@ -173,6 +183,7 @@ def main() -> None:
             f"{setup['sequence']:6} {'fit ' if setup['fit'] else 'held'} {setup['mfu']:.3f} "
             f"{found.mfu:.3f} {found.mfu / setup['mfu']:.2f} "
             f"{found.memory_bytes / found.capacity_bytes:.2f}"
+            + (f" of {taken} GiB" if (taken := setup.get("device_gib")) else "")
         )
     held = [setup for setup in setups if not setup["fit"]]
     print(f"held out: {within(held):.0%} of {len(held)} within 15 %; all: {within(setups):.0%}")

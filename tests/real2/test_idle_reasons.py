@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.findings import VerdictKind
-from tests.real2.test_generated import GEMM, REDUCE, Trace, _loaded
+from tests.real2.test_generated import GEMM, REDUCE, Trace, _loaded, _steps
 from tests.real2.test_single_device import _alone, _rules
 
 pytestmark = pytest.mark.slow

@@ -32,10 +32,11 @@ KINDS: tuple[tuple[str, str], ...] = (
 _FREES = re.compile(r"(cuda|hip)(Free|FreeHost)\b|cuMem(Unmap|Release)")
 TELLING = tuple(pattern for _, pattern in KINDS)
 """Names of host events that explain why a device waits."""
+_NUMBER = {name: number for number, (name, _) in enumerate(KINDS)}
 # Copies that are asynchronous by name and returned only once the device had done them: to and from
 # pageable memory.
 _WAITING_COPIES = f"""
-SELECT rank, {[name for name, _ in KINDS].index("blocking-copy")}, c.name, c.tid, c.start_ns,
+SELECT rank, {_NUMBER["blocking-copy"]}, c.name, c.tid, c.start_ns,
   c.start_ns + c.dur_ns, c.event_id
 FROM event c JOIN event d USING (run, rank, correlation)
 WHERE run = $1 AND rank BETWEEN $2 AND $3 AND correlation > 0
@@ -43,7 +44,19 @@ WHERE run = $1 AND rank BETWEEN $2 AND $3 AND correlation > 0
   AND regexp_matches(c.name, '^(cuda|hip)MemcpyAsync') AND d.class = 'memory'
   AND d.device IS NOT NULL AND d.start_ns + d.dur_ns <= c.start_ns + c.dur_ns
 """
-_NUMBER = {name: number for number, (name, _) in enumerate(KINDS)}
+# torch waits for the stream behind each copy to the device that it was not told to leave alone
+# (at::native::copy_kernel_cuda): nothing is read there, and memory that is pinned needs no wait.
+_UPLOADS = """
+SELECT event_id FROM (
+  SELECT rank, event_id, name, lag(name) OVER own AS before, lag(correlation) OVER own AS copied
+  FROM event WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'runtime' AND device IS NULL
+    AND regexp_matches(name, 'StreamSynchronize|Memcpy|Launch')
+  WINDOW own AS (PARTITION BY rank, tid ORDER BY start_ns))
+WHERE contains(name, 'StreamSynchronize') AND contains(before, 'MemcpyAsync')
+  AND (rank, copied) IN (SELECT (rank, correlation) FROM event
+    WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'memory' AND device IS NOT NULL
+      AND regexp_matches(name, 'HtoD|HostToDevice'))
+"""
 # The first use of a kernel, a library or a stream loads it within the call: CUDA loads modules
 # lazily, and the first call of all makes the context (CUDA C++ Programming Guide, "Lazy Loading").
 _FIRST_USE = f"""
@@ -77,7 +90,7 @@ class HostActivity(NamedTuple):
 
     def union(self, kind: str) -> Intervals:
         """When the host did this."""
-        chosen = self.kind == [name for name, _ in KINDS].index(kind)
+        chosen = self.kind == _NUMBER[kind]
         return Intervals.of(self.start[chosen], self.end[chosen])
 
     def freeing(self, launches: Int64s) -> Intervals:
@@ -110,7 +123,8 @@ def host_activity(events: Events, rank: int) -> HostActivity:
           SELECT DISTINCT name FROM event
           WHERE run = $1 AND rank BETWEEN $2 AND $3 AND device IS NULL),
         told AS MATERIALIZED (SELECT name, CASE {cases} END AS kind FROM name)
-        SELECT rank, kind, name, tid, start_ns, start_ns + dur_ns AS end_ns, event_id
+        SELECT rank, CASE WHEN event_id IN ({_UPLOADS}) THEN {_NUMBER["blocking-copy"]}
+          ELSE kind END AS kind, name, tid, start_ns, start_ns + dur_ns AS end_ns, event_id
         FROM event JOIN told USING (name)
         WHERE run = $1 AND rank BETWEEN $2 AND $3 AND device IS NULL
           AND start_ns IS NOT NULL AND dur_ns > 0 AND kind IS NOT NULL

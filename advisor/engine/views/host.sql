@@ -7,34 +7,42 @@ SELECT step FROM used_step
 WHERE step < (SELECT max(step) FROM all_step) OR (SELECT timeline FROM facts) = 'host'
   OR (SELECT count(*) FROM used_step) < 3;
 
--- Device time lost to the host per step, by kind: median over ranks (of two the lesser) of the mean over
--- closed steps.
---   worst_step: step of the longest gap
---   of_step_ns: mean length of these steps, where they lose over half of a typical one: the mean of a few
---     long waits may be longer than it
---   ranks: that lost any
-CREATE VIEW gap_kind AS
+-- Device time that each rank loses to its host per step, by kind: mean over closed steps.
+--   rank: null for the rank that lost most in each step
+--   gaps: how many, per step
+--   error_ns: standard error over steps of the mean
+--   longest_ns: longest single gap
+--   name: what its host did in the longest gap
+--   worst_step: step of that gap
+CREATE VIEW rank_gap_kind AS
 WITH used AS (SELECT count(*) AS steps FROM closed_step),
 in_step AS (
   SELECT rank, kind, step, sum(idle_ns) AS idle_ns, count(*) AS gaps, arg_max_null(name, idle_ns) AS name,
     max(idle_ns) AS longest_ns
   FROM host_gap g SEMI JOIN closed_step USING (step) GROUP BY rank, kind, step),
 of_all AS (
-  FROM in_step UNION ALL BY NAME SELECT kind, step, max(idle_ns) AS idle_ns FROM in_step GROUP BY kind, step),
+  FROM in_step UNION ALL BY NAME SELECT kind, step, max(idle_ns) AS idle_ns FROM in_step GROUP BY kind, step)
 -- A gap of every step is cut off at one end of the recording: missing once, it counts as never
 -- missing.
-per AS (
-  SELECT rank, kind, sum(idle_ns) / any_value(over) AS idle_ns, sum(gaps) / any_value(over) AS gaps,
-    sqrt(greatest(0,
-      sum(idle_ns::DOUBLE * idle_ns) / any_value(over) - (sum(idle_ns) / any_value(over)) ** 2)
-        / any_value(over)) AS error_ns,
-    arg_max_null(name, longest_ns) AS name, max(longest_ns) AS longest_ns,
-    arg_max(step, longest_ns) AS worst_step
-  FROM (SELECT i.*, CASE WHEN steps >= 4 AND count(*) OVER (PARTITION BY i.rank, i.kind) = steps - 1
-    THEN steps - 1 ELSE steps END AS over
-        FROM of_all i, used)
-  GROUP BY rank, kind),
-slowest AS (SELECT kind, idle_ns AS slowest_ns, error_ns AS slowest_error_ns FROM per WHERE rank IS NULL)
+SELECT rank, kind, sum(idle_ns) / any_value(over) AS idle_ns, sum(gaps) / any_value(over) AS gaps,
+  sqrt(greatest(0,
+    sum(idle_ns::DOUBLE * idle_ns) / any_value(over) - (sum(idle_ns) / any_value(over)) ** 2)
+      / any_value(over)) AS error_ns,
+  arg_max_null(name, longest_ns) AS name, max(longest_ns) AS longest_ns,
+  arg_max(step, longest_ns) AS worst_step
+FROM (SELECT i.*, CASE WHEN steps >= 4 AND count(*) OVER (PARTITION BY i.rank, i.kind) = steps - 1
+  THEN steps - 1 ELSE steps END AS over
+      FROM of_all i, used)
+GROUP BY rank, kind;
+
+-- Device time lost to the host per step, by kind: median over ranks (of two the lesser).
+--   worst_step: step of the longest gap
+--   of_step_ns: mean length of these steps, where they lose over half of a typical one: the mean of a few
+--     long waits may be longer than it
+--   ranks: that lost any
+CREATE VIEW gap_kind AS
+WITH slowest AS (
+  SELECT kind, idle_ns AS slowest_ns, error_ns AS slowest_error_ns FROM rank_gap_kind WHERE rank IS NULL)
 SELECT kind,
   quantile_disc(idle_ns, 0.5) AS idle_ns,   -- per step
   min(idle_ns) AS least_ns,                 -- of the rank that lost least
@@ -50,7 +58,7 @@ SELECT kind,
   any_value(slowest_error_ns) AS slowest_error_ns, -- standard error over steps of that
   CASE WHEN 2 * most_ns > any_value(typical_ns) THEN any_value(mean_ns) END AS of_step_ns,
   list(rank ORDER BY rank) AS ranks
-FROM (FROM per WHERE rank IS NOT NULL) JOIN slowest USING (kind), (
+FROM (FROM rank_gap_kind WHERE rank IS NOT NULL) JOIN slowest USING (kind), (
   SELECT any_value(f.step_ns) AS typical_ns, avg(u.step_ns)::BIGINT AS mean_ns
   FROM used_step u SEMI JOIN closed_step USING (step), facts f) GROUP BY kind;
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from math import log
 from pathlib import Path
@@ -20,7 +21,7 @@ from advisor.config.loader import read_plain
 from advisor.model.plan import make_plan
 from advisor.model.plan_cluster import Cluster
 from advisor.model.plan_communication import Case
-from advisor.model.plan_estimate import Estimate, estimate
+from advisor.model.plan_estimate import OVERHEAD_BYTES, Estimate, estimate, stage_activations
 from advisor.model.plan_layout import Layout, Settings
 from advisor.model.plan_speed import Speed, speed_of
 from advisor.model.presets import preset
@@ -51,15 +52,16 @@ def cluster_of(hardware: str, gpus: int) -> Cluster:
 def of_its_software(setup: dict[str, Any]) -> dict[str, bool]:
     """What the row's software had: attention, and the loss's memory."""
     return {
-        "unfused_attention": setup["source"] in document()["unfused_attention"],
+        "unfused_attention": setup["source"] in document()["unfused_attention"]
+        or setup.get("unfused_attention", False),
         "fused_loss": setup["source"] not in document()["torch_loss"],
         "fused_mlp": setup["source"] in document()["fused_mlp"],
         "overlap_tensor": setup["source"] in document()["overlap_tensor"],
     }
 
 
-def planned(setup: dict[str, Any], speed: Speed | None = None) -> Estimate:
-    """What the plan says of the published layout."""
+def case_of(setup: dict[str, Any], speed: Speed | None = None) -> Case:
+    """The published layout as the plan takes it."""
     cluster = cluster_of(setup["hardware"], setup["gpus"])
     tensor, pipeline, context = setup.get("tp", 1), setup.get("pp", 1), setup.get("cp", 1)
     data = setup["gpus"] // (tensor * pipeline * context)
@@ -75,17 +77,20 @@ def planned(setup: dict[str, Any], speed: Speed | None = None) -> Estimate:
     )
     peak = cluster.device.peak_flops("bf16")
     assert peak is not None
-    return estimate(
-        Case(
-            shape_of(setup["model"]),
-            cluster,
-            layout,
-            Settings(recompute=setup["recompute"], **of_its_software(setup)),
-            sequence=setup["sequence"],
-            speed=speed or speed_of(cluster.device),
-            peak_flops=peak,
-        )
+    return Case(
+        shape_of(setup["model"]),
+        cluster,
+        layout,
+        Settings(recompute=setup["recompute"], **of_its_software(setup)),
+        sequence=setup["sequence"],
+        speed=speed or speed_of(cluster.device),
+        peak_flops=peak,
     )
+
+
+def planned(setup: dict[str, Any], speed: Speed | None = None) -> Estimate:
+    """What the plan says of the published layout."""
+    return estimate(case_of(setup, speed))
 
 
 def ratio(setup: dict[str, Any], speed: Speed | None = None) -> float:
@@ -159,9 +164,35 @@ def fit(setups: Sequence[dict[str, Any]]) -> Speed:
     return Speed(*found, rows=len(setups))
 
 
+def memory_rows() -> list[dict[str, Any]]:
+    """Rows with a measured peak: those of `memory`, and runs that say what the GPU's held."""
+    of_runs = [
+        {**setup, "measured_gib": setup["device_gib"], "figure": "device"}
+        for setup in document()["setups"]
+        if "device_gib" in setup
+    ]
+    return [*document()["memory"], *of_runs]
+
+
+def memory_bytes(setup: dict[str, Any]) -> float:
+    """What the plan says of the row's figure: allocated, reserved (torch), or of the device.
+
+    `stage: last` is measured on the last rank, the others on the rank that needs most.
+    """
+    found = planned(setup)
+    if setup.get("stage") == "last":
+        last = found.activation_bytes - stage_activations(case_of(setup))[1]
+        found = replace(found, memory_bytes=found.memory_bytes - last)
+    return {
+        "allocated": found.allocated_bytes,
+        "reserved": found.reserved_bytes,
+        "device": found.reserved_bytes + OVERHEAD_BYTES,
+    }[setup.get("figure", "reserved")]
+
+
 def memory_ratio(setup: dict[str, Any]) -> float:
-    """Planned over measured bytes; measured is torch's peak of reserved memory."""
-    return float(planned(setup).memory_bytes / (setup["measured_gib"] * 2**30))
+    """Planned over measured bytes of the figure that was measured."""
+    return memory_bytes(setup) / (setup["measured_gib"] * 2**30)
 
 
 def within(setups: Sequence[dict[str, Any]]) -> float:
@@ -183,17 +214,19 @@ def main() -> None:
             f"{setup['sequence']:6} {'fit ' if setup['fit'] else 'held'} {setup['mfu']:.3f} "
             f"{found.mfu:.3f} {found.mfu / setup['mfu']:.2f} "
             f"{found.memory_bytes / found.capacity_bytes:.2f}"
-            + (f" of {taken} GiB" if (taken := setup.get("device_gib")) else "")
         )
     held = [setup for setup in setups if not setup["fit"]]
     print(f"held out: {within(held):.0%} of {len(held)} within 15 %; all: {within(setups):.0%}")
-    for setup in document()["memory"]:
-        found = planned(setup)
+    rows = memory_rows()
+    for setup in rows:
         print(
-            f"{setup['model']:12}{setup['gpus']:6} {found.layout.strategy:12}"
-            f"{setup['sequence']:7} {setup['measured_gib']:.1f} GiB "
-            f"{found.memory_bytes / 2**30:.1f} {memory_ratio(setup):.2f}"
+            f"{setup['model']:12}{setup['gpus']:6} {case_of(setup).layout.strategy:15}"
+            f"{setup['sequence']:7} {setup.get('figure', 'reserved'):9} "
+            f"{setup['measured_gib']:.2f} GiB {memory_bytes(setup) / 2**30:.2f} "
+            f"{memory_ratio(setup):.2f}"
         )
+    near = sum(0.9 <= memory_ratio(setup) <= 1.1 for setup in rows)
+    print(f"{near} of {len(rows)} measured peaks of memory within 10 %")
     fits = sum(planned(setup).fits for setup in setups)
     print(f"{fits} of {len(setups)} fit")
     print(f"published degrees within the first three rows: {among_first(held):.0%} of layouts")

@@ -16,6 +16,11 @@ from advisor.model.transformer import TransformerShape
 
 Recompute = Literal["none", "selective", "full"]
 Precision = Literal["mixed", "fp32", "bf16"]
+Loss = Literal["fused", "megatron", "torch"]
+# Bytes per logit at the peak. fused: 16-bit logits and their gradient (flash-attn's). megatron:
+# these and an fp32 copy that becomes the gradient (vocab_parallel_cross_entropy). torch: three
+# fp32 tensors in backward, log-probabilities, their gradient, the logits' (LogSoftmax, NLLLoss).
+LOGIT_BYTES: dict[Loss, int] = {"fused": 4, "megatron": 6, "torch": 12}
 
 
 @dataclass(frozen=True)
@@ -173,14 +178,11 @@ def output_activation_bytes(
     sequence: int | None = None,
     *,
     tensor_parallel: int = 1,
-    fused_loss: bool = True,
+    loss: Loss = "fused",
 ) -> float:
-    """Bytes of the last norm, the head's input and the fp32 logits: 4·s·b·h·(1 + V/h)/t [KOR].
+    """Bytes of the last norm, the head's input and the logits: s·b·(4·h + n·V)/t.
 
-    That is of a loss that writes its gradient over the logits (Megatron's, flash-attn's, Liger's).
-    torch's cross_entropy holds three fp32 tensors of their size in backward: log-probabilities,
-    their gradient, and the logits' (LogSoftmax, NLLLoss).
+    n is 4 where [KOR] counts one fp32 tensor; by what computes the `loss` see `LOGIT_BYTES`.
     """
     length = shape.sequence if sequence is None else sequence
-    tensors = 1 if fused_loss else 3
-    return 4.0 * length * batch * (shape.hidden + tensors * shape.vocab) / tensor_parallel
+    return length * batch * (4.0 * shape.hidden + LOGIT_BYTES[loss] * shape.vocab) / tensor_parallel

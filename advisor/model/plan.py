@@ -18,7 +18,7 @@ from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.model.plan_choice import in_order
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster
 from advisor.model.plan_communication import Case
-from advisor.model.plan_estimate import SLOWED, Estimate, estimate
+from advisor.model.plan_estimate import RESERVED_BESIDE, SLOWED, Estimate, estimate
 from advisor.model.plan_layout import DEFAULTS, Layout, Own, Settings, layouts
 from advisor.model.plan_options import Option, single_changes
 from advisor.model.plan_reasons import explain, level_roofline
@@ -89,6 +89,8 @@ def _row(row: Row, layers: int) -> dict[str, Any]:
     data["largest_stage_layers"] = row.estimate.layout.largest_stage(layers)
     data["strategy"] = row.estimate.layout.strategy
     data["fits"] = row.estimate.fits
+    data["allocated_bytes"] = row.estimate.allocated_bytes
+    data["reserved_bytes"] = row.estimate.reserved_bytes
     data["traffic_bytes"] = row.estimate.traffic_bytes
     data["reasons"] = list(row.reasons)
     return data
@@ -244,5 +246,6 @@ def _assumptions(cluster: Cluster, speed: Speed, dtype: str, peak: float) -> tup
         "scatters once per step and holds whole ones until then (sync_every_micro_batch=true: as "
         "planned)",
         "activations of a layer by Korthikanti et al. 2022, for its shape; torch's cross-entropy "
-        "(a fused one: --fused-loss); 4 GB for context and buffers; 95 % of device memory usable",
+        "(a fused one: --fused-loss); 4 GB for context and buffers; 95 % of device memory usable; "
+        f"where there is room torch reserves {RESERVED_BESIDE:.0%} more than it allocates",
     )

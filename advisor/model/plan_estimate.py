@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from advisor.model.memory import (
     ADAM_BYTES,
+    Loss,
     Recompute,
     StateBytes,
     layer_activation_bytes,
@@ -35,6 +36,9 @@ from advisor.model.transformer import (
 # CUDA context, cuBLAS and NCCL buffers, allocator slack: usual on an 80 GB card.
 OVERHEAD_BYTES = 4e9
 USABLE_MEMORY = 0.95
+# What torch reserves beside what is allocated, where there is room: the median of the 23 rows
+# of plan_setups.yaml that say so (0.11 and 0.13 of either half). Without room it gives it back.
+RESERVED_BESIDE = 0.12
 # Of attention's time the forward pass: a fused kernel computes 2 products forward and 5 backward
 # (Dao 2023, arXiv:2307.08691, section 3.1.2), others 2 and 4.
 _FUSED_FORWARD, _UNFUSED_FORWARD = 2 / 7, 1 / 3
@@ -85,6 +89,16 @@ class Estimate:
         return self.memory_bytes <= 0.75 * self.capacity_bytes
 
     @property
+    def allocated_bytes(self) -> float:
+        """What torch's peak of allocated memory is, of the stage that needs most."""
+        return self.memory_bytes - OVERHEAD_BYTES
+
+    @property
+    def reserved_bytes(self) -> float:
+        """What torch's peak of reserved memory is where there is room for what is freed."""
+        return self.allocated_bytes * (1 + RESERVED_BESIDE)
+
+    @property
     def traffic_bytes(self) -> float:
         """Bytes each rank receives per step, inside and between nodes."""
         return self.intra_traffic_bytes + self.inter_traffic_bytes
@@ -106,7 +120,7 @@ def estimate(case: Case) -> Estimate:
         precision=settings.precision,
         fp32_gradients=layout.sums_in_fp32,
     )
-    activations = _activations(case)
+    activations = max(stage_activations(case))
     host = 0.0
     if settings.offload_optimizer:
         host, state = state.optimizer, StateBytes(state.parameters, state.gradients, 0.0)
@@ -162,12 +176,12 @@ def _own_parameters(shape: TransformerShape, layout: Layout) -> float:
     return ((inside + experts) * stage + ends) / layout.tensor
 
 
-def _activations(case: Case) -> float:
+def stage_activations(case: Case) -> tuple[float, float]:
+    """Bytes of activations that the first and the last stage hold at their peak.
+
+    The first keeps most micro-batches, the last has the head.
+    """
     shape, layout, settings = case.shape, case.layout, case.settings
-    in_flight: float = min(layout.pipeline, layout.accumulation)  # 1F1B, first stage
-    if layout.interleave > 1:  # Korthikanti et al. 2022, section 4.2.3; of all there are at most
-        in_flight *= 1 + (layout.pipeline - 1) / (layout.pipeline * layout.interleave)
-        in_flight = min(in_flight, layout.accumulation)
     own_part = case.sequence // layout.context
 
     def of_layer(recompute: Recompute) -> float:
@@ -194,10 +208,33 @@ def _activations(case: Case) -> float:
         layout.micro_batch,
         own_part,
         tensor_parallel=layout.tensor,
-        fused_loss=settings.fused_loss,
+        loss=_loss(layout, settings),
     )
-    # The first stage keeps most micro-batches, the last has the head.
-    return working + (max(kept * in_flight, kept + logits) if in_flight > 1 else kept + logits)
+    first, last = micro_batches_in_flight(layout)
+    if layout.pipeline == 1:
+        return working + kept + logits, working + kept + logits
+    return working + kept * first, working + kept * last + logits
+
+
+def _loss(layout: Layout, settings: Settings) -> Loss:
+    """What computes the cross-entropy: Megatron-LM's own where its parallelism is."""
+    if not settings.fused_loss:
+        return "torch"
+    return "megatron" if layout.sums_in_fp32 else "fused"
+
+
+def micro_batches_in_flight(layout: Layout) -> tuple[float, float]:
+    """Micro-batches whose activations the first and the last stage keep, at most those of a step.
+
+    Interleaved (Megatron-LM, get_pp_rank_microbatches): stage r of p runs 2(p - r - 1) + (v - 1) p
+    chunks ahead and one more; on the first p + (p - 1) / v (Korthikanti et al. 2022, 4.2.3).
+    """
+    stages, chunks = layout.pipeline, layout.interleave
+    if chunks == 1:
+        return min(stages, layout.accumulation), 1.0
+    ahead = (chunks - 1) * stages + 1
+    of_first, of_last = (ahead + 2 * (stages - 1)) / chunks, ahead / chunks
+    return min(of_first, layout.accumulation), min(of_last, layout.accumulation)
 
 
 def _compute(case: Case) -> float:

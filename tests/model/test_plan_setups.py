@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.plan_setups import among_first, document, fit, memory_ratio, planned, within
+from advisor.model.plan_estimate import micro_batches_in_flight
+from advisor.model.plan_layout import Layout
+from benchmarks.plan_setups import (
+    among_first,
+    document,
+    fit,
+    memory_ratio,
+    memory_rows,
+    planned,
+    within,
+)
 
 SETUPS = document()["setups"]
 HELD_OUT = [setup for setup in SETUPS if not setup["fit"]]
@@ -42,11 +52,33 @@ def test_what_ran_fits_but_for_few() -> None:
     }
 
 
-def test_measured_peaks_of_memory_come_out_near() -> None:
-    ratios = [memory_ratio(setup) for setup in document()["memory"]]
-    assert len(ratios) == 12
-    assert all(0.84 <= ratio <= 1.1 for ratio in ratios)
-    assert sum(ratio >= 0.9 for ratio in ratios) >= 9
+def test_measured_peaks_of_memory_come_out_near_in_four_of_five() -> None:
+    ratios = [memory_ratio(setup) for setup in memory_rows()]
+    assert len(ratios) >= 41
+    assert sum(0.9 <= ratio <= 1.1 for ratio in ratios) >= 0.8 * len(ratios)
+    assert all(0.76 <= ratio <= 1.26 for ratio in ratios)
+
+
+def test_what_torch_allocates_is_the_sum_of_tensors() -> None:
+    """Of Megatron-LM's tests, where the plan knows that it is Megatron: no constant is in it."""
+    exact = [
+        memory_ratio(setup)
+        for setup in memory_rows()
+        if setup.get("figure") == "allocated" and (setup.get("pp", 1) > 1 or setup.get("tp", 1) > 1)
+    ]
+    assert len(exact) >= 15
+    assert sum(0.95 <= ratio <= 1.05 for ratio in exact) >= 0.75 * len(exact)
+    assert max(exact) < 1.02
+
+
+def test_the_last_stage_of_an_interleaved_pipeline_keeps_nearly_as_much_as_the_first() -> None:
+    # Four stages of eight chunks: the last runs 28 chunks ahead, the first 34, and one more.
+    first, last = micro_batches_in_flight(Layout("zero1", 2, 1, 4, accumulation=8, interleave=8))
+    assert (first, last) == (35 / 8, 29 / 8)
+    plain = Layout("zero1", 2, 1, 4, accumulation=8)
+    assert micro_batches_in_flight(plain) == (4, 1)
+    few = Layout("zero1", 2, 1, 4, accumulation=2)
+    assert micro_batches_in_flight(few) == (2, 1)
 
 
 @pytest.mark.slow

@@ -181,7 +181,7 @@ def test_other_shapes_keep_what_their_parts_give() -> None:
     shape = preset("llama3-8b")  # inputs 8 h; queries, attention 4 h; keys, values h; 6 x 3.5 h
     unit = 8192 * 4096
     assert layer_activation_bytes(shape, 1, flash_attention=True) == (8 + 4 + 1 + 21) * unit
-    held = output_activation_bytes(shape, 1, fused_loss=False)
+    held = output_activation_bytes(shape, 1, loss="torch")
     assert held == 4 * 8192 * (4096 + 3 * 128256)
 
 

@@ -183,12 +183,11 @@ def _end(process: subprocess.Popen[bytes], folder: Path, came: Sequence[int]) ->
 
 def _of_order(folder: Path) -> list[int]:
     """Processes of this machine whose environment holds the order with this folder (Linux)."""
-    mark = json.dumps({"folder": str(folder)})[1:-1].encode()
+    mark = order.mark(folder)
     found = []
     for place in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # it has ended, or is somebody else's
-            content = place.read_bytes()
-            if mark in content and f"{order.VARIABLE}=".encode() in content:
+            if mark in place.read_bytes():
                 found.append(int(place.parent.name))
     return [pid for pid in found if pid != os.getpid()]
 

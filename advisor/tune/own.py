@@ -88,11 +88,12 @@ class OwnCommand:
             steps=self.job.timed_steps,
             traced=self.traced,
             settings=settings_of(configuration),
+            variables=_set(configuration),
             ends=not self.job.runs_to_its_end,
             stop_above_ns=None if self.job.objective else limits.stop_above_cost,
         )
         variables = {k: v for k, v in os.environ.items() if k not in variables_of(configuration)}
-        variables |= {k: v for k, v in variables_of(configuration).items() if v is not None}
+        variables |= _set(configuration)
         place = str((folder / "job").resolve())
         command = [part.replace(TRIAL_FOLDER, place) for part in self.job.command]
         return own.run(command, asked, variables, timeout_s=limits.timeout_s)
@@ -139,7 +140,9 @@ class OwnCommand:
         settings = settings_of(changes)
         lines = [f". {shlex.quote(str((folder / 'env.sh').resolve()))}"]
         if settings:
-            asked = order.Order(str((folder / "recommended").resolve()), settings=settings)
+            asked = order.Order(
+                str((folder / "recommended").resolve()), settings=settings, variables=_set(changes)
+            )
             wanted = order.environment(asked, {})
             path = f'{shlex.quote(wanted["PYTHONPATH"])}"${{PYTHONPATH:+:$PYTHONPATH}}"'
             lines += [
@@ -155,6 +158,10 @@ class OwnCommand:
     def how_to_set(self, changes: Configuration) -> list[str]:
         """A line for each setting of torch: what to write in this script."""
         return how_to_write(settings_of(changes), self.built)
+
+
+def _set(configuration: Configuration) -> dict[str, str]:
+    return {k: v for k, v in variables_of(configuration).items() if v is not None}
 
 
 def _numbers(objective: str, log: Path) -> list[str]:

@@ -135,6 +135,34 @@ def test_an_order_survives_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert given() == asked
 
 
+@pytest.mark.parametrize(
+    "handed_on",
+    [
+        "env -i sh -c 'export {name}={value}; export PYTHONPATH={path}; exec {python} {script}'",
+        "env -i {name}={value} PYTHONPATH={path} NCCL_ALGO=Ring {python} {script}",
+    ],
+    ids=["a shell without quotes, as DeepSpeed's", "a wrapper with a value of its own"],
+)
+def test_a_trials_variables_reach_ranks_that_are_handed_two_of_them(
+    tmp_path: Path, handed_on: str
+) -> None:
+    # GIVEN an order whose folder has what a shell or a list would take apart
+    asked = Order("/a b,c%h", variables={"NCCL_ALGO": "Tree"}, ends=True)
+    made = order.environment(asked, {})
+    script = tmp_path / "train.py"
+    script.write_text("import os; print(os.environ['NCCL_ALGO'], os.environ['WANDB_MODE'])")
+    line = handed_on.format(
+        name=order.VARIABLE, value=made[order.VARIABLE], path=made["PYTHONPATH"],
+        python=sys.executable, script=script,
+    )  # fmt: skip
+    # WHEN another node's Python is handed the order and the path only
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+    # THEN it has the trial's variables, and no logger opens a run
+    assert ran.stdout.split() == ["Tree", "disabled"]
+    # AND DeepSpeed hands it on by its name
+    assert order.VARIABLE.startswith("PYTHON")
+
+
 def test_the_axes_are_those_of_the_jobs_wrappers_and_start_where_the_script_stands(
     tmp_path: Path,
 ) -> None:
@@ -304,10 +332,10 @@ def test_the_winner_is_run_by_the_hook_until_the_script_says_it(tmp_path: Path) 
     made = OwnCommand(job, FOUND.built).write({"bucket_cap_mb": 5.0}, tmp_path, "# note\n")
     text = made[0].read_text()
     assert text.splitlines()[-1] == "exec torchrun train.py --name 'a b'"
-    (line,) = [part for part in text.splitlines() if part.startswith("export ADVISOR_HOOK=")]
+    (line,) = [part for part in text.splitlines() if part.startswith("export PYTHON_ADVISOR_HOOK=")]
     import shlex
 
-    order = json.loads(shlex.split(line.split("=", 1)[1])[0])
+    order = json.loads(bytes.fromhex(shlex.split(line.split("=", 1)[1])[0]))
     assert order["settings"] == {"bucket_cap_mb": 5.0}
     assert not order["ends"]
 

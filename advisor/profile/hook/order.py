@@ -1,6 +1,8 @@
-"""What the ranks of a command are asked to do: one JSON text in their environment.
+"""What the ranks of a command are asked to do: one variable in their environment.
 
-The launching side writes it with :func:`environment`, the ranks read it with :func:`given`.
+The launching side writes it with :func:`environment`, the ranks read it with :func:`given`. It is
+JSON in hex digits, which nothing in between takes apart: DeepSpeed writes ``export NAME=value`` for
+a shell without quotes, Slurm splits ``--export`` at commas and pdsh replaces ``%h``.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-VARIABLE = "ADVISOR_HOOK"
+# DeepSpeed hands on what begins with PYTHON to other nodes (deepspeed/launcher/runner.py).
+VARIABLE = "PYTHON_ADVISOR_HOOK"
 HIDDEN = ".hook"  # no reader of a folder looks in there
 _SITE = Path(__file__).parent / "site"
 _ROOT = Path(__file__).resolve().parents[3]
@@ -33,8 +36,9 @@ _FLIGHT_RECORDER = {"TORCH_FR_BUFFER_SIZE": "512", "TORCH_NCCL_TRACE_BUFFER_SIZE
 class Order:
     """``folder`` takes the results; ``steps`` are timed after ``warmup``, then ``traced`` recorded.
 
-    ``settings`` are applied where the script builds its wrappers. With ``ends`` a rank leaves once
-    it has its results, and writes no checkpoint of the job's; else it goes on to its own end.
+    ``settings`` are applied where the script builds its wrappers; ``variables`` are set in every
+    Python that the command starts, on any node: few launchers hand on all. With ``ends`` a rank
+    leaves once it has its results, and writes no checkpoint of the job's; else it goes on.
     With ``every`` a line each so many steps says who is late (:mod:`.lateness`); ``on_demand``
     waits for somebody to ask for a recording (:mod:`.on_demand`).
     ``stop_above_ns``: steps surely longer than this end the trial. ``timeout_s`` is how long ranks
@@ -46,6 +50,7 @@ class Order:
     steps: int = 0
     traced: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
     ends: bool = False
     stop_above_ns: float | None = None
     timeout_s: float = 60.0
@@ -59,10 +64,11 @@ class Order:
 def environment(order: Order, present: Mapping[str, str]) -> dict[str, str]:
     """``present`` with what makes Python load the hook and what that is to do."""
     path = [str(_SITE), *filter(None, [present.get("PYTHONPATH")])]
-    text = json.dumps({"root": str(_ROOT), **asdict(order)})
-    kept = _FLIGHT_RECORDER if order.every else {}
-    quiet = {name: value for name, value in _LOGGERS_OFF.items() if order.ends}
-    return {**kept, **present, **quiet, "PYTHONPATH": os.pathsep.join(path), VARIABLE: text}
+    ours = _LOGGERS_OFF if order.ends else {}
+    if order.every:
+        ours = ours | {k: v for k, v in _FLIGHT_RECORDER.items() if k not in present}
+    text = _hex({"root": str(_ROOT), **asdict(order), "ours": ours})
+    return {**present, **ours, "PYTHONPATH": os.pathsep.join(path), VARIABLE: text}
 
 
 def given() -> Order | None:
@@ -70,10 +76,20 @@ def given() -> Order | None:
     text = os.environ.get(VARIABLE)
     if not text:
         return None
-    document = json.loads(text)
+    document = json.loads(bytes.fromhex(text))
     document.pop("root", None)
+    document.pop("ours", None)
     ranks = document.pop("ranks", None)
     return Order(**document, ranks=None if ranks is None else tuple(ranks))
+
+
+def mark(folder: Path) -> bytes:
+    """What the environment of every process of an order with this folder holds."""
+    return f"{VARIABLE}=".encode() + _hex({"root": str(_ROOT), "folder": str(folder)})[:-2].encode()
+
+
+def _hex(document: Mapping[str, Any]) -> str:
+    return json.dumps(document).encode().hex()
 
 
 def alive(folder: Path, rank: int) -> Path:

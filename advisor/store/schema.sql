@@ -409,7 +409,10 @@ CREATE TABLE pipeline_stage (
   ideal_bubble_share DOUBLE,        -- (p-1)/(m*chunks+p-1) for equal stages
   imbalance_ns BIGINT,              -- compute over the mean of the stages per step
   pace DOUBLE,                      -- what kernels take that the other stages run too, over what they take there; null: not above the mean stage, or not comparable
-  same_shapes BOOLEAN               -- whether pace compares kernels of equal shapes; false: of equal names, as shapes were not recorded
+  same_shapes BOOLEAN,              -- whether pace compares kernels of equal shapes; false: of equal names, as shapes were not recorded
+  layers INTEGER,                   -- how often kernels that all stages run alike count per micro-batch; null: not all stages were read, or no such kernels
+  layer_pace DOUBLE,                -- what these take per layer, over the median stage
+  evened_ns BIGINT                  -- compute of the slowest stage where whole layers are split best
 );
 
 -- Balance of all_to_all (experts): how much the busiest rank receives over the mean, or multiplies.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.models.stage_layers import add_stage_layers
 from advisor.metrics.models.stage_pace import add_stage_pace
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.store.columns import rows
@@ -38,12 +39,13 @@ def pipeline_rows(
         micro_batches, chunks = _micro_batches(calls, chain), 1
         if chain[-1] in beside[chain[0]] and len(chain) > 2:
             micro_batches, chunks = _interleaved(calls, chain)
+        own = []
         for stage, rank in read:
             step, computed, bubble = figures[rank]
             ideal = None
             if micro_batches:
                 ideal = (len(chain) - 1) / (micro_batches * chunks + len(chain) - 1)
-            records.append(
+            own.append(
                 {
                     "run": run,
                     "rank": rank,
@@ -59,6 +61,8 @@ def pipeline_rows(
                     "imbalance_ns": round(computed - mean),
                 }
             )
+        add_stage_layers(con, run, own)
+        records += own
     add_stage_pace(con, run, records)
     return records
 

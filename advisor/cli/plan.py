@@ -51,6 +51,10 @@ def command(
         "--overlap-tp",
         help="Tensor parallelism sends beside compute (--tp-comm-overlap, async TP).",
     ),
+    overlap_chunks: bool = option(
+        "--overlap-dp",
+        help="Chunks of a stage sum gradients beside each other (--overlap-grad-reduce).",
+    ),
     fitted: Path | None = option(
         "--calibration",
         help="A file of advisor calibrate: collectives as measured, not as NCCL estimates them.",
@@ -80,6 +84,7 @@ def command(
         fused_loss=fused_loss,
         fused_mlp=fused_mlp,
         overlap_tensor=overlap_tensor,
+        overlap_chunks=overlap_chunks,
     )
     plans, skipped = [], []
     for count in (gpus,) if gpus else _SCALES:

@@ -15,7 +15,7 @@ from advisor.config.hardware import machine as find_machine
 from advisor.errors import AdvisorError
 from advisor.model.nccl.calibration import Calibration
 from advisor.model.nccl.version import NcclVersion, format_version
-from advisor.model.plan_choice import in_order
+from advisor.model.plan_choice import in_order, tied
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster
 from advisor.model.plan_communication import Case
 from advisor.model.plan_estimate import RESERVED_BESIDE, SLOWED, Estimate, estimate
@@ -38,7 +38,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """The answer for one number of GPUs; `recommended` is None when nothing fits."""
+    """The answer for one number of GPUs; `recommended` is None when nothing fits.
+
+    `tied`: degrees of tensor and pipeline parallelism that it cannot tell from the recommended.
+    """
 
     shape: TransformerShape
     cluster: Cluster
@@ -49,6 +52,7 @@ class Plan:
     peak_source: str
     rows: tuple[Row, ...]
     recommended: Row | None
+    tied: tuple[tuple[int, int], ...]
     options: tuple[Option, ...]
     assumptions: tuple[str, ...]
 
@@ -79,6 +83,7 @@ class Plan:
             "roofline": level_roofline(self.cluster, self.peak_flops),
             "rows": [_row(row, self.shape.layers) for row in self.rows],
             "recommended": _row(self.recommended, self.shape.layers) if self.recommended else None,
+            "tied": [{"tensor": tensor, "pipeline": pipeline} for tensor, pipeline in self.tied],
             "options_of": self.nearest.estimate.layout.strategy,
             "options": [asdict(option) for option in self.options],
         }
@@ -186,12 +191,20 @@ def make_plan(
             hint="give --global-batch a multiple of the number of GPUs",
         )
     ranked, chosen, fastest = in_order(tried)
+    as_fast = tied(chosen, tried) if chosen is not None else []
     asked = own.recompute is not None
     rows = tuple(
         Row(
             item,
             explain(
-                item, chosen, fastest, cluster, shape, without=without.get(item.layout), asked=asked
+                item,
+                chosen,
+                fastest,
+                cluster,
+                shape,
+                without=without.get(item.layout),
+                asked=asked,
+                tied=as_fast,
             ),
         )
         for item in ranked
@@ -207,6 +220,7 @@ def make_plan(
         peak_source=cluster.device.peak_source,
         rows=rows,
         recommended=recommended,
+        tied=tuple(as_fast),
         options=(),
         assumptions=moved + _assumptions(cluster, speed, dtype, peak),
     )
@@ -241,7 +255,7 @@ def _assumptions(cluster: Cluster, speed: Speed, dtype: str, peak: float) -> tup
         "small micro-batches (below some 4,000 tokens) run slower than that share: not modelled",
         "data-parallel communication hides under compute except its first or last piece, and "
         f"slows it by {SLOWED:.0%} of its own time; expert-parallel does not hide, tensor-parallel "
-        "with --overlap-tp only",
+        "with --overlap-tp only, interleaved chunks' beside each other with --overlap-dp",
         "FSDP scatters every micro-batch's gradients and keeps them sharded; `advisor profile` "
         "scatters once per step and holds whole ones until then (sync_every_micro_batch=true: as "
         "planned)",

@@ -4,12 +4,14 @@ Of each strategy its fastest layout that fits is a row; within 3 % of the fastes
 leaves memory free, then the simpler, is recommended. A pipeline's degrees hardly differ within the
 model's error: the next rows are those that Narayanan et al. 2021 (arXiv:2104.04473, section 3)
 would take, tensor parallelism up to the node, then as few stages as fit. Behind them stand the
-fastest of each other kind (data, tensor, pipeline, expert) that is not much slower, then the rest.
+fastest of each other kind (data, tensor, pipeline, expert) that is not much slower, then the rest;
+of those within 3 % of each other the simpler first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import log
 
 from advisor.model.plan_estimate import Estimate
 
@@ -48,6 +50,8 @@ def in_order(tried: Sequence[Estimate]) -> tuple[list[Estimate], Estimate | None
             item is not chosen,
             not item.fits,
             item is not best_of_kind.get(item.layout.kind),
+            int(log(item.step_s / fastest.step_s) / log(_TIE)) if item.fits else 0,
+            item.layout.complexity if item.fits else 0,
             item.step_s,
         )
     )
@@ -71,6 +75,19 @@ def _alike(chosen: Estimate, others: Iterable[Estimate]) -> list[Estimate]:
     ]
     found.sort(key=lambda item: (-item.layout.tensor, item.layout.pipeline))
     return found[:_MOST_ALIKE]
+
+
+def tied(chosen: Estimate, tried: Iterable[Estimate]) -> list[tuple[int, int]]:
+    """Other degrees of tensor and pipeline parallelism that are as fast as the chosen ones for all
+    that the model can say, the fastest first.
+    """
+    fastest: dict[tuple[int, int], float] = {}
+    for item in tried:
+        degrees = (item.layout.tensor, item.layout.pipeline)
+        if item.fits and item.step_s <= _ALIKE * chosen.step_s:
+            fastest[degrees] = min(item.step_s, fastest.get(degrees, item.step_s))
+    fastest.pop((chosen.layout.tensor, chosen.layout.pipeline), None)
+    return sorted(fastest, key=fastest.__getitem__)
 
 
 def _better(one: Estimate, other: Estimate) -> bool:

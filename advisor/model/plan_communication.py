@@ -62,7 +62,12 @@ class Communication:
 
 
 def data_parallel(case: Case, own: float, compute: float) -> Communication:
-    """``own``: the rank's parameters before sharding; ``compute``: its seconds of it per step."""
+    """``own``: the rank's parameters before sharding; ``compute``: its seconds of it per step.
+
+    Interleaved, a chunk's gradients are complete while the stage's other chunks still compute their
+    last micro-batches, one of each stage, and its parameters are gathered beside the others' first
+    (Megatron-LM's --overlap-grad-reduce and --overlap-param-gather).
+    """
     cluster, layout, settings = case.cluster, case.layout, case.settings
     result = Communication()
     if layout.replicas == 1:
@@ -83,9 +88,16 @@ def data_parallel(case: Case, own: float, compute: float) -> Communication:
             after = cluster.collective_s("allgather", own * 2, whole)  # the updated parameters
             total = count * one + after
         result.move(all_reduce_bytes(gradients, layout.replicas), whole)
-        hidden = backward_share(settings) * compute / steps
+        forward_s, backward_s = (
+            share * compute / steps
+            for share in (1 - backward_share(settings), backward_share(settings))
+        )
         result.total = total
-        result.exposed = max(total - after - hidden, one) + after
+        result.exposed = max(total - after - backward_s, one) + after
+        if layout.interleave > 1 and settings.overlap_chunks:
+            beside = min(layout.pipeline, steps) * (1 - 1 / layout.interleave)
+            result.exposed = max(total - after - beside * backward_s, one)
+            result.exposed += max(after - beside * forward_s, after / layout.interleave)
         return result
     units = case.shape.layers + 1
     inner = whole

@@ -4,8 +4,7 @@ Assumptions, stated in every plan: compute runs as on published runs (plan_speed
 communication hides under the compute it can run beside (DDP and ZeRO-1 under the backward of the
 last micro-batch, FSDP under the micro-batch it belongs to) except the first or last piece, and
 slows it; tensor-parallel communication does where it is asked to (``overlap_tensor``),
-expert-parallel hides under nothing. Of uneven pipeline stages
-the largest counts, for time and for memory.
+expert-parallel hides under nothing. Of uneven pipeline stages the largest counts.
 """
 
 from __future__ import annotations

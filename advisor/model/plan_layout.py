@@ -24,8 +24,10 @@ class Settings:
     cross-entropy that writes its gradient over the logits, `fused_mlp`: a gated MLP that computes
     its product again. `overlap_tensor`: matrices are cut, and
     tensor-parallel communication of a piece runs beside the next (Transformer Engine's userbuffers
-    under Megatron's ``--tp-comm-overlap``, torch's async tensor parallelism). `communication_bytes`
-    of a gradient on the wire; 0: as `wire_bytes` says.
+    under Megatron's ``--tp-comm-overlap``, torch's async tensor parallelism). `overlap_chunks`: an
+    interleaved pipeline reduces and gathers one chunk beside the others (Megatron's
+    ``--overlap-grad-reduce`` and ``--overlap-param-gather``). `communication_bytes` of a gradient
+    on the wire; 0: as `wire_bytes` says.
     """
 
     recompute: Recompute = "none"
@@ -36,6 +38,7 @@ class Settings:
     fused_loss: bool = False
     fused_mlp: bool = False
     overlap_tensor: bool = False
+    overlap_chunks: bool = False
     bucket_bytes: int = 25 * 1024 * 1024
 
     @property
@@ -160,9 +163,9 @@ def layouts(
     Tensor parallelism stays inside a node and divides the heads; a pipeline has any number of
     stages that divides the GPUs, each of at least a layer, of uneven numbers where they do not
     divide them, on different nodes or parts of one; experts are spread inside a node. Sequences
-    are shared inside a node, in pieces of at least 8,192 tokens.
+    are shared inside a node, in pieces of at least 4,096 tokens.
     """
-    contexts = _one(own.context) or tuple(_powers(max(1, min(gpus_per_node, sequence // 8192))))
+    contexts = _one(own.context) or tuple(_powers(max(1, min(gpus_per_node, sequence // 4096))))
     for tensor in _one(own.tensor) or _powers(min(gpus, gpus_per_node)):
         if shape.heads % tensor or shape.kv_heads % tensor or gpus % tensor:
             continue
@@ -248,7 +251,8 @@ def _data_strategies(degrees: Layout, gpus: int, gpus_per_node: int) -> tuple[Da
     if replicas == 1:
         return ("single",)
     if degrees.pipeline > 1:
-        # ZeRO-2 and 3 would communicate for every micro-batch of every stage.
-        return ("ddp", "zero1")
+        # ZeRO-2 and 3 would communicate for every micro-batch of every stage; ZeRO-1 moves less
+        # than an all-reduce of fp32 gradients and is one switch of Megatron's.
+        return ("zero1",)
     several = gpus > gpus_per_node and replicas > gpus_per_node // degrees.tensor > 1
     return DATA_STRATEGIES if several else DATA_STRATEGIES[:-1]

@@ -80,6 +80,8 @@ def _settings(layout: Layout, settings: Settings) -> Iterator[tuple[str, dict[st
         yield "a gated MLP whose product is computed again", {"fused_mlp": True}
     if layout.tensor > 1 and not settings.overlap_tensor:
         yield "tensor parallelism beside compute", {"overlap_tensor": True}
+    if layout.interleave > 1 and layout.replicas > 1 and not settings.overlap_chunks:
+        yield "chunks' gradients beside each other", {"overlap_chunks": True}
     for size, name in _WIRE_BYTES.items() if layout.replicas > 1 else ():
         if size != wire_bytes(layout, settings):
             yield name, {"communication_bytes": size}

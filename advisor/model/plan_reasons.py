@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster, Group
@@ -19,6 +20,7 @@ _GB = 1e9
 _LATENCY_BOUND = 0.5
 # Share of the usable memory from which on an estimate of activations may be short.
 _NEARLY_FULL = 0.9
+_NAMED = 8
 
 
 def level_roofline(cluster: Cluster, peak_flops: float) -> list[dict[str, Any]]:
@@ -54,10 +56,12 @@ def explain(
     *,
     without: Estimate | None = None,
     asked: bool = False,
+    tied: Sequence[tuple[int, int]] = (),
 ) -> tuple[str, ...]:
     """Reasons, the decisive one first; `asked`: the user says what is computed again.
 
-    `without` is the same layout where less is, if that does not fit.
+    `without` is the same layout where less is, if that does not fit; `tied` the degrees that are as
+    fast as the chosen ones.
     """
     reasons = []
     layout = item.layout
@@ -87,7 +91,16 @@ def explain(
         )
     if layout.replicas > 1:
         reasons.append(_data_regime(item, cluster))
+    if item is chosen and tied:
+        reasons.append(_tied(tied))
     return tuple(reasons)
+
+
+def _tied(degrees: Sequence[tuple[int, int]]) -> str:
+    """Which degrees the plan cannot tell from the chosen ones."""
+    named = ", ".join(f"tp {tensor} pp {pipeline}" for tensor, pipeline in degrees[:_NAMED])
+    more = f" and {len(degrees) - _NAMED} more" if len(degrees) > _NAMED else ""
+    return f"as fast for all that a plan can say (5 %): {named}{more}; try them"
 
 
 def _latency(item: Estimate, cluster: Cluster) -> list[str]:

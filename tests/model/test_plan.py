@@ -240,6 +240,39 @@ def test_tensor_parallelism_hides_all_but_its_first_piece_where_it_is_asked_to()
     assert plain.step_s - beside.step_s == pytest.approx((1 - SLOWED) * hidden)
 
 
+def test_chunks_hide_gradients_and_parameters_beside_each_other_where_asked() -> None:
+    layout = Layout("zero1", 4, 4, 8, accumulation=64, interleave=12)
+    plain = of("gpt3-175b", "dgx-h100", 128, layout)
+    beside = of("gpt3-175b", "dgx-h100", 128, layout, overlap_chunks=True)
+    assert beside.communication_s == plain.communication_s
+    assert beside.exposed_s < plain.exposed_s
+    assert beside.step_s < plain.step_s
+    # a stage of one chunk has none beside which it could send
+    single = replace(layout, interleave=1)
+    alone = of("gpt3-175b", "dgx-h100", 128, single)
+    assert of("gpt3-175b", "dgx-h100", 128, single, overlap_chunks=True).step_s == alone.step_s
+
+
+def test_a_plan_names_the_degrees_that_it_cannot_tell_from_the_recommended() -> None:
+    plan = make_plan(preset("gpt3-175b"), "dgx-a100", 1024, global_batch=768, nccl=(2, 18, 5))
+    assert plan.recommended is not None
+    own = plan.recommended.estimate.layout
+    assert len(plan.tied) >= 3
+    assert (own.tensor, own.pipeline) not in plan.tied
+    shown = {(row.estimate.layout.tensor, row.estimate.layout.pipeline) for row in plan.rows[1:3]}
+    assert shown <= set(plan.tied)
+    (said,) = [reason for reason in plan.recommended.reasons if "as fast for all" in reason]
+    tensor, pipeline = plan.tied[0]
+    assert f"tp {tensor} pp {pipeline}" in said
+
+
+def test_a_pipeline_shards_its_optimizer_where_it_has_replicas() -> None:
+    """Without, it would be the same layout once more, with less room."""
+    plan = make_plan(preset("gpt3-175b"), "dgx-a100", 1024, global_batch=768, nccl=(2, 18, 5))
+    piped = [row.estimate.layout for row in plan.rows if row.estimate.layout.pipeline > 1]
+    assert {layout.data_strategy for layout in piped} <= {"single", "zero1"}
+
+
 def test_a_pipeline_shows_other_degrees_that_are_as_fast() -> None:
     """MegaScale's layout on 1,024 GPUs is not the fastest by less than the model's error."""
     plan = make_plan(preset("gpt3-175b"), "dgx-a100", 1024, global_batch=768, nccl=(2, 18, 5))

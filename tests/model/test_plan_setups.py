@@ -84,8 +84,16 @@ def test_the_last_stage_of_an_interleaved_pipeline_keeps_nearly_as_much_as_the_f
 @pytest.mark.slow
 def test_published_degrees_are_among_the_first_three_in_four_of_five() -> None:
     assert among_first(HELD_OUT) >= 0.8
-    # The plan has deeper pipelines of fewer replicas before those of NVIDIA's recipes.
-    assert among_first([setup for setup in HELD_OUT if setup.get("pp", 1) > 1]) >= 0.6
+    assert among_first(HELD_OUT, ties=True) >= 0.88
+    # Within 5 % stand up to 20 degrees of a pipeline: three rows cannot be all of them.
+    pipelines = [setup for setup in HELD_OUT if setup.get("pp", 1) > 1]
+    assert among_first(pipelines) >= 0.65
+    assert among_first(pipelines, ties=True) >= 0.75
+    # Found last, none used for the order of rows: two have pipelines with few tensor ranks.
+    new = document()["layouts"]
+    assert len(new) >= 10
+    assert among_first(new) >= 0.6
+    assert among_first(new, ties=True) >= 0.7
 
 
 def test_the_numbers_are_those_of_the_fit() -> None:

@@ -9,6 +9,8 @@ same round: recorded over plain, and plain over plain, which is the noise. Given
 the rounds and its 95 % interval (bootstrap), before the recorded steps and after them. Beside it
 stands what the hook itself takes, timed alone: all that is run in a step before the recorded ones;
 and what `advisor record --every N` takes at the end of N steps of rank 0, with 8 ranks' calls.
+`--every` compares whole jobs of two ranks instead, one of them watched: all that it costs is in it,
+torch's flight recorder and the store too.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ import argparse
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -47,6 +51,59 @@ for line in sys.stdin:
     print(json.dumps(used), flush=True)
 dist.destroy_process_group()
 """
+
+
+_EVERY = 100
+_PAIR = _SCRIPT.replace(
+    "store=dist.HashStore(), rank=0, world_size=1",
+    "init_method='tcp://127.0.0.1:' + os.environ['PORT'], rank=int(os.environ['RANK']), "
+    "world_size=2",
+)
+
+
+class Pair:
+    """Two ranks that train together, watched or not; they run a block of steps when told to."""
+
+    def __init__(self, folder: Path, *, watched: bool) -> None:
+        from advisor.profile.hook import order
+
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "lateness.jsonl").unlink(missing_ok=True)
+        script = folder / "pair.py"
+        script.write_text(_PAIR, encoding="utf-8")
+        told = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PORT": port}
+        if watched:
+            told = order.environment(order.Order(str(folder), every=_EVERY), told)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.ranks: list[subprocess.Popen[str]] = [
+            subprocess.Popen(
+                [sys.executable, str(script)], env={**told, "RANK": rank},
+                stderr=subprocess.DEVNULL, **pipes,
+            )
+            for rank in "01"
+        ]  # fmt: skip
+        for rank in self.ranks:
+            assert rank.stdout is not None and rank.stdout.readline()
+
+    def run(self, steps: int) -> tuple[float, float]:
+        """Make ``steps`` steps; CPU time of one on both ranks together and its wall time, ns."""
+        for rank in self.ranks:
+            assert rank.stdin is not None
+            rank.stdin.write(f"{steps}\n")
+            rank.stdin.flush()
+        said = [json.loads(rank.stdout.readline()) for rank in self.ranks if rank.stdout]
+        return sum(cpu for cpu, _ in said) / steps, max(wall for _, wall in said) / steps
+
+    def close(self) -> None:
+        """Let the scripts come to their end."""
+        for rank in self.ranks:
+            assert rank.stdin is not None
+            rank.stdin.close()
+        for rank in self.ranks:
+            rank.wait()
 
 
 class Job:
@@ -91,14 +148,16 @@ class Job:
         return line
 
 
-def rounds(jobs: dict[str, Job], count: int) -> dict[str, list[float]]:
+def rounds(
+    jobs: Mapping[str, Job | Pair], count: int, block: int = _BLOCK
+) -> dict[str, list[float]]:
     """CPU time of a step, ns, per job and round; who begins changes from round to round."""
     found: dict[str, list[float]] = {name: [] for name in jobs}
     names = list(jobs)
     for number in range(count + _WARM_UP):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
-            cpu, _ = jobs[name].run(_BLOCK)
+            cpu, _ = jobs[name].run(block)
             if number >= _WARM_UP:
                 found[name].append(cpu)
     return found
@@ -163,12 +222,37 @@ def watch_ns(windows: int = 50, ranks: int = 8) -> tuple[float, float]:
     return median(steps), median(ends)
 
 
+def compare_watched(folder: Path, count: int) -> None:
+    """Print what ``--every`` costs a step, both ranks together, beside the noise."""
+    jobs = {
+        name: Pair(folder / name, watched=name == "watched")
+        for name in "plain again watched".split()
+    }
+    found = rounds(jobs, count, _EVERY)
+    for job in jobs.values():
+        job.close()
+    lines = (folder / "watched" / "lateness.jsonl").read_text(encoding="utf-8").count("\n")
+    step = median(found["plain"])
+    print(
+        f"{count} rounds of {_EVERY} steps, {lines} lines; a step takes {step / 1e6:.3f} ms of CPU"
+    )
+    for label, name in (("watched", "watched"), ("the noise", "again")):
+        middle, low, high = (part * step / 1e3 for part in compare(found["plain"], found[name]))
+        print(f"{label}: {middle:+.1f} us of CPU a step ({low:+.1f} to {high:+.1f})")
+
+
 def main() -> None:
     """Run the rounds and print one line per window."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=400, help="rounds before and after each")
     parser.add_argument("--out", type=Path, required=True, help="folder for the script and trace")
+    parser.add_argument(
+        "--every", action="store_true", help="compare jobs of two ranks, one watched"
+    )
     options = parser.parse_args()
+    if options.every:
+        compare_watched(options.out, options.rounds)
+        return
     options.out.mkdir(parents=True, exist_ok=True)
     skip = (options.rounds + _WARM_UP) * _BLOCK
     jobs = {

@@ -100,6 +100,7 @@ def _nothing(
     folder: Path, left: list[dict[str, Any]], chosen: Sequence[int] | None, skip: int, status: int
 ) -> AdvisorError:
     """Why there is no trace, and what to do."""
+    from advisor.profile.hook import order
     from advisor.profile.own import why_nothing
 
     if left and chosen is not None:
@@ -109,6 +110,11 @@ def _nothing(
                 f"nothing was recorded: none of --ranks is a rank of this job (0 to {world - 1})",
                 hint="--ranks all, or some of them",
             )
-    failed = f"the command ended with status {status}; " if status else ""
     why, hint = why_nothing(folder)
+    if status and order.loaded(folder).exists():  # more steps would not help
+        return AdvisorError(
+            f"the command ended with status {status} before its steps were recorded",
+            hint="its own output, above, says why",
+        )
+    failed = f"the command ended with status {status}; " if status else ""
     return AdvisorError(f"{failed}nothing was recorded: {why}", hint=f"{hint} (--skip {skip})")

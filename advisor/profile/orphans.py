@@ -12,11 +12,12 @@ LAUNCHER = "ADVISOR_LAUNCHER_PID"
 _PR_SET_PDEATHSIG = 1
 
 
-def killed_with_parent() -> bool:
-    """From here on this process is killed when its parent ends; False where that cannot be."""
+def killed_with_parent(number: signal.Signals = signal.SIGKILL) -> bool:
+    """From here on this process gets signal ``number`` when its parent ends, also once it runs
+    another program; False where that cannot be."""
     if not sys.platform.startswith("linux"):
         return False
-    return not ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    return not ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def end_with_parent() -> None:

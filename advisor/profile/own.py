@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.profile import files, signals
+from advisor.profile import files, orphans, signals
 from advisor.profile.failures import LaunchError, last_error
 from advisor.profile.hook import order
 
@@ -58,6 +58,8 @@ def run(
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # A launcher that is asked to end ends its ranks, here and on other nodes.
+                preexec_fn=lambda: orphans.killed_with_parent(signal.SIGTERM),
             )
             try:
                 hung = _await(process, folder, timeout_s, came, ends=asked.ends)

@@ -72,6 +72,18 @@ def test_a_command_that_records_nothing_says_what_to_do(tmp_path: Path) -> None:
     assert "write the job's command after --" in CliRunner().invoke(command, []).output
 
 
+def test_a_command_that_fails_at_its_start_is_not_told_to_make_more_steps(tmp_path: Path) -> None:
+    from advisor.cli.record import _nothing
+    from advisor.profile.hook import order
+
+    order.loaded(tmp_path).parent.mkdir()
+    order.loaded(tmp_path).touch()
+    failed = _nothing(tmp_path, [], None, 10, 1)
+    assert "status 1 before its steps were recorded" in failed.message
+    assert failed.hint == "its own output, above, says why"
+    assert "more steps" in _nothing(tmp_path, [], None, 10, 0).hint
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [2, 15])
 def test_a_command_that_a_signal_ends_early_is_not_its_launchers_fault(

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,32 @@ def test_lines_alone_are_no_progress_for_ever(tmp_path: Path, loads: bool, said:
     with pytest.raises(LaunchError, match="made no progress") as error:
         own.run(retrying, asked, dict(os.environ), timeout_s=0.3)
     assert said in str(error.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to tell of a parent's end")
+def test_the_launcher_is_asked_to_end_where_the_sweep_is_killed(tmp_path: Path) -> None:
+    # GIVEN a launcher that says when it is asked to end
+    asked = tmp_path / "asked"
+    launcher = f"trap 'touch {asked}; exit' TERM; touch {tmp_path}/runs; sleep 60 & wait"
+    script = (
+        "import os\nfrom advisor.profile import own\nfrom advisor.profile.hook.order import Order\n"
+        f"own.run(('sh', '-c', {launcher!r}), Order({str(tmp_path)!r}), os.environ, timeout_s=60)\n"
+    )
+    sweep = subprocess.Popen([sys.executable, "-c", script])
+    assert comes(tmp_path / "runs")
+    # WHEN what started it gets SIGKILL
+    sweep.kill()
+    sweep.wait()
+    # THEN it is told: ranks of this trial would meet those of the resumed one
+    assert comes(asked)
+
+
+def comes(path: Path) -> bool:
+    """Whether there is such a file within seconds."""
+    until = time.monotonic() + 20
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    return path.exists()
 
 
 def test_an_order_survives_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,7 +226,7 @@ def compare_watched(folder: Path, count: int) -> None:
     """Print what ``--every`` costs a step, both ranks together, beside the noise."""
     jobs = {
         name: Pair(folder / name, watched=name == "watched")
-        for name in "plain again watched".split()
+        for name in ("plain", "again", "watched")
     }
     found = rounds(jobs, count, _EVERY)
     for job in jobs.values():

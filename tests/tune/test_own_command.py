@@ -125,6 +125,39 @@ def test_lines_alone_are_no_progress_for_ever(tmp_path: Path, loads: bool, said:
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        (Order("", warmup=1000, ends=True), 20),
+        (Order("", warmup=1000), 0),
+        (Order("", every=1000), 0),
+    ],
+    ids=["trial", "recorded", "watched"],
+)
+def test_only_a_trial_keeps_the_losses_of_all_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Order, kept: int
+) -> None:
+    import dataclasses
+
+    import torch
+
+    from advisor.profile.hook.steps import Steps
+
+    monkeypatch.setattr(torch.autograd, "backward", torch.autograd.backward)
+    steps = Steps(dataclasses.replace(asked, folder=str(tmp_path)))
+    order.alive(tmp_path, 0).parent.mkdir()
+    steps.watch()
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(20):
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+    steps._handle.remove()
+    assert steps.seen == 20
+    # A job that is watched for days would keep a tensor of each step, on its GPU.
+    assert len(steps._losses) + len(steps._pending) == kept
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to tell of a parent's end")
 def test_the_launcher_is_asked_to_end_where_the_sweep_is_killed(tmp_path: Path) -> None:
     # GIVEN a launcher that says when it is asked to end

@@ -64,7 +64,8 @@ class Steps:
         @functools.wraps(backward)
         def counted(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             self._backwards += 1
-            if isinstance(tensors, torch.Tensor) and tensors.numel() == 1:
+            # Only trials compare losses: a job that is watched for days would keep all of them.
+            if self.asked.ends and isinstance(tensors, torch.Tensor) and tensors.numel() == 1:
                 self._pending.append(tensors.detach())
             return backward(tensors, *args, **kwargs)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,41 @@ providers._get_local_constants = lambda: providers._local_constants
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
+
+# What the Makefile asks of -m: tests without some marks, or only those with one of them.
+_WITHOUT = re.compile(r"not \w+(?: and not \w+)*")
+_ONLY = re.compile(r"\((\w+(?: or \w+)*)\) and not \w+")
+_MARKED_ELSEWHERE = r"\bboth_paths\b|\blayout\b"  # in tests/ingest/conftest.py
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave a module alone of which ``-m`` takes no test, as far as its text tells that.
+
+    Each worker imports all modules, some of them with torch, and makes all their tests, before it
+    asks which are wanted: a tenth of the quick check.
+    """
+    wanted = config.option.markexpr
+    only, without = _ONLY.fullmatch(wanted), _WITHOUT.fullmatch(wanted)
+    if collection_path.suffix != ".py" or not (only or without):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    if only:
+        return None if _may_mark(text, only[1].split(" or ")) else True
+    named = "|".join(re.findall(r"not (\w+)", wanted))
+    return True if re.search(rf"^pytestmark = .*\bmark\.(?:{named})\b", text, re.M) else None
+
+
+def _may_mark(text: str, names: Sequence[str]) -> bool:
+    return bool(re.search(rf"\b(?:{'|'.join(names)})\b|{_MARKED_ELSEWHERE}", text))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """The quick check sees nearly all modules: it finds one that test-all would not."""
+    for name in ("slow", "chromium"):
+        for path in {item.path for item in items if item.get_closest_marker(name)}:
+            if not _may_mark(path.read_text(encoding="utf-8"), [name]):
+                raise pytest.UsageError(f"{path}: tests are {name}, and its text does not say so")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import ttest_1samp
 
 from advisor.metrics.timeline.statistics import median, quantile, t_tail
 
@@ -38,6 +37,8 @@ def test_no_values_have_no_median() -> None:
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=12).filter(lambda own: np.ptp(own) > 1))
 def test_the_t_tail_is_scipys(values: list[float]) -> None:
+    from scipy.stats import ttest_1samp  # late: it takes seconds, and each worker imports modules
+
     expected = float(ttest_1samp(values, 0, alternative="greater").pvalue)
     assert t_tail(values) == pytest.approx(expected if np.mean(values) > 0 else 1.0, abs=1e-9)
 

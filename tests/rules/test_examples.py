@@ -23,11 +23,3 @@ def test_references_exist(path: Path) -> None:
     known = {file.stem for file in FILES}
     assert set(rule.see) <= known | set(recipes())
     assert {need.capture for need in rule.needs if need.capture} <= set(recipes())
-
-
-@by_file
-def test_lines_can_be_read(path: Path) -> None:
-    long = [
-        number for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 110
-    ]
-    assert not long

@@ -24,6 +24,7 @@ def _status(monkeypatch: pytest.MonkeyPatch, *command: str) -> object:
     return ended.value.code
 
 
+@pytest.mark.slow
 def test_reports_and_the_store_are_written_and_a_gate_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -227,6 +227,7 @@ def test_a_file_that_can_be_of_any_job_is_named(tmp_path: Path) -> None:
         assert all(name in whole for name in ("nccl.log", "rank2.json.gz"))
 
 
+@pytest.mark.slow
 def test_a_trace_that_is_refused_costs_itself_and_not_the_other_jobs(tmp_path: Path) -> None:
     """Nobody named it: it stood in the folder of one of two jobs, all of whose ranks are there."""
     _two_jobs(tmp_path)
@@ -245,6 +246,7 @@ def test_a_trace_that_is_refused_costs_itself_and_not_the_other_jobs(tmp_path: P
             assert "trace.json" in run.render(form), form
 
 
+@pytest.mark.slow
 def test_jobs_that_sizes_tell_apart_are_told_apart_by_folders_too(tmp_path: Path) -> None:
     _two_jobs(tmp_path)
     _trace(tmp_path / TWO[0] / "trace.json", 0, pid=300, world_size=8)

@@ -112,6 +112,7 @@ def test_an_op_table_without_an_operation_does_not_stop_its_folder(tmp_path: Pat
     assert found["ops.parquet"][3:] == ('{"refused": 1}', "holds no usable operation")
 
 
+@pytest.mark.slow
 def test_lost_records_of_a_log_are_told_with_their_reasons(tmp_path: Path) -> None:
     """GIVEN a log whose messages were broken by another writer THEN text and notes count them."""
     head = "host0:100:120 [0] NCCL INFO "

@@ -81,6 +81,7 @@ def _late_host() -> list[labelled.Work]:
     return found
 
 
+@pytest.mark.slow
 def test_a_host_that_waits_unrecorded_is_not_late_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

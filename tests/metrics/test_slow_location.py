@@ -193,7 +193,7 @@ def test_one_way_the_order_of_ends_tells_the_edge() -> None:
     assert (found["kind"], found["src"], found["dst"]) == ("edge", 5, 9)
 
 
-@pytest.mark.parametrize("plan", [hsdp, *long(fsdp)])
+@pytest.mark.parametrize("plan", [*slow(hsdp), *long(fsdp)])
 def test_a_slow_nvlink_pair_is_no_nic(plan: Any) -> None:
     fabric = Fabric(2, 8, pairs={frozenset((1, 2)): 0.4})
     (found,) = rows(fabric, plan(fabric))
@@ -201,7 +201,7 @@ def test_a_slow_nvlink_pair_is_no_nic(plan: Any) -> None:
     assert "NVLink" in found["location"]
 
 
-@pytest.mark.parametrize("left", [0.2, pytest.param(0.02, marks=pytest.mark.long)])
+@pytest.mark.parametrize("left", [*slow(0.2), *long(0.02)])
 def test_a_slow_nvlink_holds_up_the_rings_between_hosts_that_cross_it(left: float) -> None:
     """GIVEN tensor-parallel pairs, and two data-parallel groups over two hosts, one of whose rings
     cross a slow NVLink THEN their excess is told by the other group, beside that of the pair, and
@@ -331,6 +331,7 @@ def test_a_switch_slows_several_hosts() -> None:
     assert part > 0.5
 
 
+@pytest.mark.slow
 def test_groups_that_agree_name_the_way_between_two_hosts() -> None:
     fabric = Fabric(4, 2, receives=dict.fromkeys((4, 5), 0.15))
     plan = [*hsdp(fabric), Ask("all_reduce", across(fabric), 80 * MB)]
@@ -338,6 +339,7 @@ def test_groups_that_agree_name_the_way_between_two_hosts() -> None:
     assert (found["kind"], found["src"], found["dst"]) == ("edge", 2, 4)
 
 
+@pytest.mark.slow
 def test_clocks_that_hide_the_stagger_of_calls_of_one_size_name_no_other_link() -> None:
     fabric = Fabric(4, 2, receives=dict.fromkeys((4, 5), 0.15))
     assert rows(fabric, hsdp(fabric), offsets={1: 2e5, 2: -3e5, 3: 4e5}, jitter=0.1) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -395,14 +394,16 @@ def test_settings_of_slurms_own_option_are_read(
     assert read_env_file(path).settings == {name: (value, 2) for name, value in found.items()}
 
 
-RECIPES = YAML(typ="safe").load(Path(__file__).with_name("nccl_recipes.yaml"))
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=[recipe["name"] for recipe in RECIPES])
 @pytest.mark.parametrize("version", [None, "2.18.5", "2.21.5", "2.26.2", "2.30.7"])
-def test_published_recipes_give_no_error(recipe: dict[str, Any], version: str | None) -> None:
-    wrong = [i for i in check_env(recipe["env"], version) if i.severity == "error"]
-    assert wrong == []
+def test_published_recipes_give_no_error(version: str | None) -> None:
+    recipes = YAML(typ="safe").load(Path(__file__).with_name("nccl_recipes.yaml"))
+    assert len(recipes) > 40
+    assert not [
+        (recipe["name"], issue)
+        for recipe in recipes
+        for issue in check_env(recipe["env"], version)
+        if issue.severity == "error"
+    ]
 
 
 def test_names_that_plugins_read_are_known() -> None:

@@ -52,6 +52,7 @@ def test_a_long_first_step_is_a_warm_up(fixtures_dir: Path, name: str) -> None:
     assert not {item.rule for item in slow.findings} & (BLAME - {"jitter"})
 
 
+@pytest.mark.slow
 def test_pauses_that_move_are_no_rank_s_fault(fixtures_dir: Path) -> None:
     report = report_of(fixtures_dir / "lab-zero1-pauses")
     assert "jitter" in urgent(report)

@@ -10,6 +10,7 @@ import advisor
 from advisor.findings import Finding
 from advisor.ingest.readers.nccl_log.clock import Clock, time_of
 from advisor.model.nccl.messages import named
+from tests.support.marks import slow
 
 TIMED = {
     "2025-12-06 18:44:01,100 - INFO - step 30": "12-06 18:44:01.100000000",
@@ -140,7 +141,7 @@ BEGUN = (
 )
 
 
-@pytest.mark.parametrize("begun", BEGUN)
+@pytest.mark.parametrize("begun", [BEGUN[0], *slow(*BEGUN[1:])])
 def test_a_launcher_that_begins_behind_ones_end_begins_another_run(
     tmp_path: Path, begun: str
 ) -> None:

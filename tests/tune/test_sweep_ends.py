@@ -167,6 +167,7 @@ def test_a_trial_without_a_trace_says_how_it_ended_when_it_is_diagnosed(
     )
 
 
+@pytest.mark.slow
 def test_empty_logs_of_our_own_ranks_are_no_loss_but_an_empty_trace_is(
     tmp_path: Path, fixtures_dir: Path
 ) -> None:
@@ -195,6 +196,7 @@ def ended_well(configuration: Any, values: dict[str, Any]) -> TrialResult:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ctrl_c_between_two_trials_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from advisor.metrics.links.evidence import Ring
 from advisor.metrics.links.staggers import explain
 from advisor.metrics.rings.locations import Location, direction_of
-from advisor.metrics.rings.schedule import SHARES, edges, ends
+from advisor.metrics.rings.schedule import SHARES, edges, ends, segments
 
 HOMES = {
     "one rank per host": {rank: f"h{rank}" for rank in range(4)},
@@ -100,3 +100,23 @@ def test_receiver_of_a_slow_edge_ends_last_and_the_farthest_first(
     order = ends(op, 4, frozenset({last}), frozenset())[-1]
     assert int(order.argmax()) == last
     assert int(order.argmin()) == first
+
+
+def test_long_messages_leave_closer_together_as_gloo_cuts_them_into_more_segments() -> None:
+    # GIVEN three hosts, one of which sends at 150 Mbit/s and the others at 1,000: in each of eight
+    # calls of 14.2 MB and 998 ms, rank 1, which receives from it, ended 96 ms after rank 0 and its
+    # sender, rank 2, 25 ms after (torch 2.13)
+    each = segments("all_reduce", 3, 14_204_968)
+    assert each == 5
+    # WHEN the slow edge is that into rank 1, 1 / 0.15 times as slow
+    pattern = ends("all_reduce", 3, frozenset({1}), frozenset(), each)
+    share = int(np.abs(SHARES - 0.85).argmin())
+    after = (pattern[share] - pattern[share].min()) * 998
+    # THEN the model's ends are those, where two segments a chunk would have put 250 ms between them
+    assert after[1] == pytest.approx(96, abs=8)
+    assert max(after[0], after[2]) < 30
+    two = ends("all_reduce", 3, frozenset({1}), frozenset())[share]
+    assert (two[1] - two.min()) * 998 > 200
+    # AND messages that fit into two segments a chunk, and all-gathers, are cut into two
+    assert segments("all_reduce", 3, 6 << 20) == 2
+    assert segments("all_gather", 3, 100 << 20) == 2

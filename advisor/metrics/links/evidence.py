@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.match import widest
 from advisor.metrics.rings.informative_calls import informative_kinds, kind_of
 from advisor.metrics.rings.locations import Home
-from advisor.metrics.rings.schedule import GLOO_RINGS
+from advisor.metrics.rings.schedule import GLOO_RINGS, SEGMENTS, segments
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import Floats, spread
 
@@ -43,6 +44,8 @@ class Ring(NamedTuple):
     independent: float
     """How many calls the rows are worth: in a step, who came late to one call comes late to the
     next, and ends late because it came late."""
+    segments: int = SEGMENTS
+    """Of a chunk, in the calls that hold most bytes: the others' ends are left out."""
 
 
 def observe(
@@ -62,7 +65,7 @@ def observe(
     count = len(ranks)
     if op not in GLOO_RINGS or count < 2:
         return None
-    large = _telling(columns)
+    large, each = _cut_alike(op, count, _telling(columns))
     if len(large) < _FEWEST_CALLS:
         return None
     read = widest(large)
@@ -99,8 +102,26 @@ def observe(
         lags=centred(lags, errors, alike),
         errors=errors,
         units_ns=tuple(float(value) for value in np.round(np.median(late, axis=0))),
+        segments=each,
         independent=independent,
     )
+
+
+def _cut_alike(
+    op: str, count: int, columns: Sequence[Mapping[int, Call]]
+) -> tuple[list[Mapping[int, Call]], int]:
+    """The calls whose chunks are cut into as many segments as most bytes are, and how many."""
+    by_cut: dict[int, list[Mapping[int, Call]]] = defaultdict(list)
+    moved: dict[int, int] = defaultdict(int)
+    for column in columns:
+        size = next(iter(column.values())).bytes or 0
+        each = segments(op, count, size)
+        by_cut[each].append(column)
+        moved[each] += size
+    each = max(
+        (n for n in by_cut if len(by_cut[n]) >= _FEWEST_CALLS), key=moved.__getitem__, default=0
+    )
+    return by_cut[each], each
 
 
 def _independent(rows: Floats, steps: Int64s) -> float:

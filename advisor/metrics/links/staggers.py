@@ -130,7 +130,7 @@ def _receivers(ring: Ring, place: Location, home: Mapping[int, Home]) -> frozens
 def _patterns(ring: Ring, receivers: frozenset[int], inside: frozenset[int]) -> Floats:
     """Row per share: the ends of the known ranks, centred."""
     columns = [ring.ranks.index(rank) for rank in ring.known]
-    pattern = ends(ring.op, len(ring.ranks), receivers, inside)[:, columns]
+    pattern = ends(ring.op, len(ring.ranks), receivers, inside, ring.segments)[:, columns]
     return centred(pattern, ring.errors, ring.alike)
 
 

@@ -1,6 +1,7 @@
 """When each rank leaves a ring collective of gloo, if some of the ring's edges are slow.
 
-Both of gloo's rings move a chunk per rank and round in two segments and keep two segments in
+Both of gloo's rings move a chunk per rank and round in two segments (the all-reduce in more where
+these would be above 1 MiB: then the ends are closer together) and keep two segments in
 flight: a rank asks for segment i when segment i - 2 has come and gone, and the sender holds it back
 until it was asked for (allreduce.cc, allgather.cc; the rendezvous of its unbound buffers). From
 that follow the ends that recordings show, with 2 to 8 ranks, one slow direction or both, one or two
@@ -22,6 +23,7 @@ from advisor.metrics.timeline.statistics import Floats
 # Operation on the wire -> (place of the sender relative to the receiver, passes over the ring).
 GLOO_RINGS = {"all_reduce": (1, 2), "all_gather": (-1, 1)}
 SEGMENTS = 2
+LARGEST_SEGMENT = 1 << 20  # gloo/allreduce.h, kMaxSegmentSize
 # An edge inside a host takes this part of the time of one between hosts, at most.
 INSIDE = 0.2
 # Shares of a slow edge's time that are excess, evenly spaced in the logarithm of its slowdown.
@@ -39,15 +41,23 @@ def edges(op: str, ranks: Sequence[int]) -> list[tuple[int, int]]:
     return [(ranks[(place + direction) % count], ranks[place]) for place in range(count)]
 
 
+def segments(op: str, count: int, size: int) -> int:
+    """Of a chunk of a message of ``size`` bytes (gloo/allreduce.cc, numSegmentsPerRank)."""
+    return max(SEGMENTS, -(-size // (LARGEST_SEGMENT * count))) if op == "all_reduce" else SEGMENTS
+
+
 @lru_cache(maxsize=1024)
-def ends(op: str, count: int, slow: frozenset[int], inside: frozenset[int]) -> Floats:
-    """Row per share of ``SHARES``, column per place: end over the last end, ``slow`` receivers.
+def ends(
+    op: str, count: int, slow: frozenset[int], inside: frozenset[int], each: int = SEGMENTS
+) -> Floats:
+    """Row per share of ``SHARES``, column per place: end over the last end, ``slow`` receivers,
+    chunks in ``each`` segments.
 
     The edges into the places in ``slow`` take 1 per segment, all others 1 - share, those into the
     places in ``inside`` (the sender is on the same host) a part of that.
     """
     takes = _takes(count, slow, inside, SHARES)
-    done = _pass(op, takes, np.zeros_like(takes))
+    done = _pass(op, takes, np.zeros_like(takes), each=each)
     result: Floats = done / done.max(axis=1, keepdims=True)
     return result
 
@@ -127,6 +137,7 @@ def _pass(
     starts: Floats,
     lost: tuple[Floats, Floats] | None = None,
     delay: Floats | float = 0.0,
+    each: int = SEGMENTS,
 ) -> Floats:
     """When each place is done, where it comes at ``starts``.
 
@@ -142,7 +153,7 @@ def _pass(
         asked = done
         arrived: list[Floats] = []
         sent: list[Floats] = []
-        for segment in range(SEGMENTS * (count - 1)):
+        for segment in range(each * (count - 1)):
             if segment >= SEGMENTS:
                 before = np.maximum(arrived[segment - SEGMENTS], sent[segment - SEGMENTS])
                 asked = np.maximum(asked, before)

@@ -215,6 +215,11 @@ def tells_an_end(message: str) -> bool:
     return not message or message in _of("dies", "raised", "waits", "unlisted", "ended", "follows")
 
 
+def follows_a_cause(message: str) -> bool:
+    """Whether an entry tells of an end whose cause stands before it, or elsewhere."""
+    return message in _of("ended", "follows")
+
+
 def tells_a_cause(message: str) -> bool:
     """Whether an entry names a cause, or quotes what was raised; "" is of no entry."""
     return not message or message in _of("dies", "raised", "waits", "unlisted")

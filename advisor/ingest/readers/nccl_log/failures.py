@@ -34,7 +34,6 @@ from advisor.model.nccl.messages import (
     by_form,
     named,
     passing,
-    reported,
     tells_a_cause,
     tells_an_end,
 )
@@ -54,6 +53,7 @@ _TRAILED = "trailed"
 _ENDS_HERE = "communicator-failed"
 _ENDED, _ENDED_FIRST = "child-failed", "first-failed"
 _ENDS = frozenset((_ENDED, "aborted"))
+_TELL_NO_CAUSE = {_ENDED, _ENDED_FIRST, "unhandled", "stopped", "ends-without-destroying"}
 _KILLED = "rank-killed"  # which a launcher does to those that are left
 
 
@@ -110,8 +110,7 @@ class Failures:
         if file.tracebacks.is_source:
             return 0
         message = self._of_torch(record.text, raised, (where[0], launcher))
-        if message is None or message in reported():
-            file.last_words.see(where[1], launcher, record.text)
+        file.last_words.see(where[1], launcher, record.text, message)
         if message is not None:
             if message in _ENDS and file.around.is_root:
                 message = _ENDED_FIRST
@@ -190,14 +189,15 @@ class Failures:
                 self._of_run("raised-at", "", raised.place, (path, line))
 
     def _keep_last_words(self) -> None:
-        """Of a file in which nothing tells of an end: the line that most probably does."""
+        """Of a file in which nothing tells a cause: the line that most probably does."""
         for path, file in self._files.items():
-            if any(map(tells_an_end, file.told)) or (first := file.last_words.first()) is None:
+            told = {message for message in file.told if tells_an_end(message)}
+            if told - _TELL_NO_CAUSE or (first := file.last_words.first()) is None:
                 continue
             if line := file.last_words.strongest():
                 record = Record(None, None, "", None, line.text)
                 self._warning(None, probably(line.text), record, (path, line.number), line.launcher)
-            elif not self.collected.is_full:
+            elif not told and not self.collected.is_full:
                 self._of_run("output", "passing", first.text[:300], (path, first.number))
 
     def _order_first(self) -> None:

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from advisor.model.nccl.messages import goes_on
+from advisor.model.nccl.messages import follows_a_cause, goes_on, reported
 
 LAST_LINES = 80
 """What a program prints as it ends stands in them; an earlier line was printed in passing."""
@@ -34,7 +34,7 @@ _WORDS = re.compile(
     r"missing|corrupt(?:ed|ion)?|truncated|undefined|insufficient|exhausted|exceed(?:ed|s)|"
     r"out of (?:memory|range|bounds|space)|too (?:many|large|small|old|long|few)|"
     r"unreachable|unresponsive|disconnected|reset by peer|broken pipe|connection lost|"
-    r"deadlock|hung|stuck|stalled|must (?:be|have|match))\b",
+    r"deadlock|hung|stuck|stalled|(?:is|are) required|must (?:be|have|match))\b",
     re.IGNORECASE,
 )
 _ENDS = re.compile(
@@ -59,12 +59,14 @@ _NO_FAILURE = re.compile(
     r"['\"]?\s{0,2}[:=]\s{0,2}\d{1,9}(?:\.\d|e-|%))|\btime-?out['\"]?\s{0,2}[:=]\s{0,2}\d|"
     r"\bif\b.{0,80}\bfail|\bon[_ -](?:error|failure)\b|\bsqu?ared? error\b|\b(?:0|zero) failed\b|"
     r"^\s{0,8}frame #\d|\b(?:may|might|could) (?:crash|fail|hang|abort|die|error)\b|"
+    r"During handling of the above exception|\.\w{1,4}:\d{1,6}: Failure$|"
     r"\bmissing values?\b|\bvalues : 0\b|unknown token|\bunk\b",
     re.IGNORECASE,
 )
 _IN_PASSING = re.compile(
     r"\b(?:\w{0,30}warn(?:ing)?|deprecat\w{1,6}|info|debug|notice|ignor(?:ed|ing)|skipp(?:ed|ing)|retry(?:ing)?|"
-    r"optional|recovered|will be (?:used|ignored)|instead)\b|(?:^|\[)[IW]\d{3,4} \d\d:\d\d:\d\d",
+    r"optional|recovered|will be (?:used|ignored)|instead)\b|(?:^|\[)[IW]\d{3,4} \d\d:\d\d:\d\d|"
+    r"^[IW] [\w/.]{1,200}:\d{1,6}\]",
     re.IGNORECASE,
 )
 # The job trained on behind it, or says itself that it came to its end.
@@ -98,13 +100,16 @@ class Line:
 
 @dataclass
 class LastWords:
-    """Of one file; ``see`` its lines that no entry with a cause names."""
+    """Of one file: lines that no entry with a cause names, up to the first that tells of an end."""
 
     _lines: deque[Line] = field(default_factory=lambda: deque(maxlen=LAST_LINES))
+    _is_over: bool = False
+    """A line told of an end: what it was for stands before it."""
 
-    def see(self, number: int, launcher: str, text: str) -> None:
-        """Take the next line."""
-        if text:
+    def see(self, number: int, launcher: str, text: str, message: str | None = None) -> None:
+        """Take the next line, and the entry that names it."""
+        self._is_over |= message is not None and follows_a_cause(message)
+        if text and not self._is_over and (message is None or message in reported()):
             self._lines.append(Line(number, launcher, text))
 
     def first(self) -> Line | None:

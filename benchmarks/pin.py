@@ -5,7 +5,8 @@
 
 A pin is the text report and the findings, without their SQL, of one folder under fixtures/ (or of
 the paths given). A pure move of code changes no pin; a change of judgement or of words changes
-those that it means to, which the commit then shows line by line.
+those that it means to, which the commit then shows line by line. Numbers are kept to nine digits:
+the last ones follow the processor, whose vector units add in another order.
 """
 
 from __future__ import annotations
@@ -46,9 +47,13 @@ def pin(recording: Path) -> str:
         if result.returncode:
             return f"exit {result.returncode}\n{result.stderr.replace(folder, 'OUT')}"
         (findings,) = Path(folder).glob("*.json")
-        report: dict[str, Any] = json.loads(findings.read_text())
+        report: dict[str, Any] = json.loads(findings.read_text(), parse_float=_rounded)
     told = json.dumps(_stable(report), indent=1, sort_keys=True, ensure_ascii=False)
     return f"{result.stdout.replace(folder, 'OUT')}\n{told}\n"
+
+
+def _rounded(number: str) -> float:
+    return float(f"{float(number):.9g}")
 
 
 def _stable(report: dict[str, Any]) -> dict[str, Any]:

@@ -59,13 +59,15 @@ def insert(con: Any, table: str, columns: Mapping[str, Any]) -> None:
         if values.dtype.kind == "i" and (values == MISSING).any()
     )
     constants = "".join(f', ? AS "{name}"' for name in shared)
-    # DuckDB finds this name here: to register it and back takes a millisecond.
-    advisor_rows = arrays  # noqa: F841
-    con.execute(
-        f'INSERT INTO "{table}" BY NAME '
-        f"SELECT * {f'REPLACE ({holes})' if holes else ''}{constants} FROM advisor_rows",
-        list(shared.values()),
-    )
+    con.register("advisor_rows", arrays)
+    try:
+        con.execute(
+            f'INSERT INTO "{table}" BY NAME '
+            f"SELECT * {f'REPLACE ({holes})' if holes else ''}{constants} FROM advisor_rows",
+            list(shared.values()),
+        )
+    finally:
+        con.unregister("advisor_rows")
 
 
 class Pieces:

@@ -19,7 +19,7 @@ from advisor.model.plan_choice import in_order, tied
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster
 from advisor.model.plan_communication import Case
 from advisor.model.plan_estimate import RESERVED_BESIDE, SLOWED, Estimate, estimate
-from advisor.model.plan_layout import DEFAULTS, Layout, Own, Settings, layouts
+from advisor.model.plan_layout import DEFAULTS, Layout, Own, Settings, layouts, why_none
 from advisor.model.plan_options import Option, single_changes
 from advisor.model.plan_reasons import explain, level_roofline
 from advisor.model.plan_speed import Speed, speed_of
@@ -186,10 +186,8 @@ def make_plan(
             without.setdefault(layout, one)
         tried.append(one)
     if not tried:
-        raise AdvisorError(
-            f"no layout divides a global batch of {batch} sequences over {gpus} GPUs",
-            hint="give --global-batch a multiple of the number of GPUs",
-        )
+        what, hint = why_none(shape, gpus, batch, own)
+        raise AdvisorError(what, hint=hint)
     ranked, chosen, fastest = in_order(tried)
     as_fast = tied(chosen, tried) if chosen is not None else []
     asked = own.recompute is not None

@@ -184,6 +184,32 @@ def layouts(
                 yield from _of_degrees(shape, shared, gpus, gpus_per_node, global_batch, own)
 
 
+def why_none(
+    shape: TransformerShape, gpus: int, global_batch: int, own: Own = ANY
+) -> tuple[str, str]:
+    """What keeps every layout of the user's own degrees out, and what to give instead."""
+    tensor, pipeline, context = own.tensor or 1, own.pipeline or 1, own.context or 1
+    degrees = tensor * pipeline * context
+    if shape.heads % tensor or shape.kv_heads % tensor:
+        heads = f"{shape.heads} heads and {shape.kv_heads} key-value heads"
+        return f"--tp {tensor} does not divide {heads}", "give --tp a divisor of both"
+    if pipeline > shape.layers:
+        return f"--pp {pipeline} is more than {shape.layers} layers", "give fewer stages"
+    if gpus % degrees:
+        what = (
+            f"tensor, pipeline and context degrees, {degrees} together, do not divide {gpus} GPUs"
+        )
+        return what, "give degrees or --gpus of which they do"
+    each = gpus // degrees * (own.micro_batch or 1)
+    if global_batch % each:
+        what = f"no layout divides a global batch of {global_batch} sequences over {gpus} GPUs"
+        return what, f"give --global-batch a multiple of {each}"
+    return (
+        f"no schedule fits {global_batch // each} micro-batches of a rank over {gpus} GPUs",
+        "give a larger --global-batch, a smaller --micro-batch or other degrees",
+    )
+
+
 def _of_degrees(
     shape: TransformerShape,
     degrees: Layout,

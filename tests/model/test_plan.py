@@ -433,6 +433,23 @@ def test_default_batches_grow_to_the_number_of_gpus() -> None:
     assert default_global_batch(preset("llama2-70b"), 4096, 8) == 1024
 
 
+@pytest.mark.parametrize(
+    ("own", "gpus", "batch", "what", "hint"),
+    [
+        (Own(tensor=6), 48, 480, "--tp 6 does not divide 32 heads and 8 key", "divisor of both"),
+        (Own(tensor=8, pipeline=5), 48, 480, "40 together, do not divide 48 GPUs", "--gpus"),
+        (Own(pipeline=48), 48, 480, "--pp 48 is more than 32 layers", "fewer stages"),
+        (Own(tensor=8, pipeline=3, micro_batch=7), 24, 576, "batch of 576", "multiple of 7"),
+    ],
+)
+def test_degrees_that_cannot_be_are_what_is_named(
+    own: Own, gpus: int, batch: int, what: str, hint: str
+) -> None:
+    with pytest.raises(AdvisorError, match=what) as raised:
+        make_plan(preset("llama3-8b"), "dgx-h100", gpus, global_batch=batch, own=own)
+    assert hint in str(raised.value.hint)
+
+
 def test_impossible_requests_say_what_to_change(tmp_path: Path) -> None:
     with pytest.raises(AdvisorError, match="no layout divides"):
         make_plan(preset("gpt2"), "dgx-h100", 64, global_batch=1)

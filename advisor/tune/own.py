@@ -50,6 +50,7 @@ class OwnCommand:
     built: dict[str, dict[str, Any]]
     world_size: int = 0
     traced: int = _TRACED_STEPS
+    device: str = "cuda"
 
     @property
     def name(self) -> str:
@@ -157,7 +158,7 @@ class OwnCommand:
 
     def how_to_set(self, changes: Configuration) -> list[str]:
         """A line for each setting of torch: what to write in this script."""
-        return how_to_write(settings_of(changes), self.built)
+        return how_to_write(settings_of(changes), self.built, self.device)
 
 
 def _set(configuration: Configuration) -> dict[str, str]:

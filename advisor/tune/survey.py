@@ -123,7 +123,7 @@ def prepare_own(
     if budget.seconds is not None:
         least = COMPARISON_TRIALS * found.trial_s if budget.compares else 1.0
         budget = replace(budget, seconds=max(budget.seconds - found.seconds, least))
-    of_job = OwnCommand(job, found.built, found.world_size)
+    of_job = OwnCommand(job, found.built, found.world_size, device=found.device)
     points = Points.of(axes, start)
     known = {"before_s": found.seconds, "trial_s": found.trial_s}
     sweep = planned(of_job, axes, folder, points, budget, **known)

@@ -24,7 +24,6 @@ from advisor.tune.budget import Budget
 from advisor.tune.job import Limits
 from advisor.tune.losses import numbers_changed
 from advisor.tune.own import OwnCommand
-from advisor.tune.script_words import how_to_write
 from advisor.tune.survey import Survey, prepare_own
 from tests.tune.test_sweep import finish
 
@@ -296,31 +295,6 @@ def test_the_command_of_a_file_and_of_the_command_line(tmp_path: Path) -> None:
     assert job_of((), path, {"timed_steps": 9}).timed_steps == 9
     with pytest.raises(AdvisorError, match="one group"):
         job_of(("a",), None, {"objective": "tokens"})
-
-
-@pytest.mark.parametrize(
-    ("made_by", "start"),
-    [
-        ("", "DistributedDataParallel(model, bucket_cap_mb=5)"),
-        ("transformers", "TrainingArguments(ddp_bucket_cap_mb=5)"),
-        ("lightning", "Trainer(strategy=DDPStrategy(bucket_cap_mb=5))"),
-    ],
-)
-def test_what_to_write_is_in_the_words_of_the_library_that_builds_the_wrapper(
-    made_by: str, start: str
-) -> None:
-    built = {"ddp": {**FOUND.built["ddp"], "made_by": made_by}}
-    lines = how_to_write({"bucket_cap_mb": 5.0, "comm_hook": "bf16"}, built)
-    assert lines[0] == start
-    assert "bf16_compress_hook" in lines[1]
-
-
-@pytest.mark.slow
-def test_a_hook_is_found_by_a_script_that_imports_torch_alone() -> None:
-    (line,) = how_to_write({"comm_hook": "bf16"}, {"ddp": {**FOUND.built["ddp"], "made_by": ""}})
-    imported, _, _ = line.partition(";")
-    code = f"import torch; {imported}; default_hooks.bf16_compress_hook"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(

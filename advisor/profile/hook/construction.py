@@ -19,7 +19,12 @@ built: dict[str, dict[str, Any]] = {}
 
 _DDP = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "find_unused_parameters")
 _DEFAULT_CAP_MB = 25  # torch.nn.parallel.DistributedDataParallel's own
-_LIBRARIES = ("transformers", "accelerate", "lightning", "pytorch_lightning", "torchtitan")
+_FABRIC = "lightning.fabric"
+_LIBRARIES = (
+    "transformers", "accelerate", "torchtitan",
+    "lightning", "pytorch_lightning", "lightning_fabric",
+)  # fmt: skip
+_BETWEEN = ("torch", "advisor", "contextlib", "functools")  # decorators and auto-wrapping
 _HOOKS = {
     "fp16": "fp16_compress_hook",
     "bf16": "bf16_compress_hook",
@@ -115,6 +120,10 @@ def change_fsdp1(module: ModuleType) -> None:
             kwargs["forward_prefetch"] = bool(wanted["prefetch_forward"])
         if wanted.get("reshard_after_forward") is False and shards:
             kwargs["sharding_strategy"] = strategy.SHARD_GRAD_OP
+        elif wanted.get("reshard_after_forward") and (
+            kwargs.get("sharding_strategy") is strategy.SHARD_GRAD_OP
+        ):
+            kwargs["sharding_strategy"] = strategy.FULL_SHARD
         build(self, *args, **kwargs)
 
     wrapper.__init__ = construct
@@ -161,13 +170,19 @@ def _reducing(module: ModuleType, policy: Any, precision: str) -> Any:
 
 
 def _made_by() -> str:
-    """The outermost library whose code asks for the wrapper; '' where the script itself does.
+    """The library whose code builds the wrapper; '' where the script itself does.
 
-    A Trainer of Hugging Face builds DDP through Accelerate, and is set by its own arguments.
+    A Trainer of Hugging Face builds DDP through Accelerate, and is set by its own arguments: of
+    libraries that call each other the outermost. A script's own code ends the search, so that a
+    wrapper which a LightningModule builds in its hooks is the script's.
     """
     found, frame = "", sys._getframe(2)
     while frame is not None:
-        package = str(frame.f_globals.get("__name__", "")).split(".")[0]
-        found = package if package in _LIBRARIES else found
+        module = str(frame.f_globals.get("__name__", ""))
+        package = module.partition(".")[0]
+        if package in _LIBRARIES:
+            found = _FABRIC if module.startswith(f"{_FABRIC}.") else package
+        elif package not in _BETWEEN:
+            break
         frame = frame.f_back  # type: ignore[assignment]
     return found

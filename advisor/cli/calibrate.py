@@ -53,7 +53,7 @@ def command(
     """Fit what NCCL's model leaves out to measured collectives of a machine.
 
     RESULTS are nccl-tests tables, traces or files of advisor probe. The file serves nccl-model,
-    plan and tune with --calibration. Measure with a process per GPU (-g 1), as jobs run.
+    plan, whatif and tune with --calibration. Measure with a process per GPU (-g 1), as jobs run.
 
     Example:  advisor calibrate tables/ --hardware dgx-h100 -o my-cluster.yaml
     """

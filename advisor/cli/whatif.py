@@ -38,6 +38,10 @@ def command(
         "reshard_after_forward=False, prefetch=N, prefetch_forward=N, prefetch_backward=N (0: "
         "FSDP2's default), wrap_layers=N. Default: what findings ask for, with their gains.",
     ),
+    fitted: Path | None = option(
+        "--calibration",
+        help="A file of advisor calibrate, for what --set asks of calls that RUN does not tell.",
+    ),
     form: Literal["text", "json"] = option("--format", default="text"),
     quiet: bool = option("-q", "--quiet", help="No progress on stderr."),
 ) -> int:
@@ -46,25 +50,31 @@ def command(
     Each --set is predicted on its own, from the steps of the trace: gradients as they became
     ready, buckets as torch forms them, calls as they cost in this run. The interval holds the
     true step in about nine cases of ten (measured on two to four ranks: docs/whatif.md). Nothing
-    is measured here.
+    is measured here. --calibration says how calls of other sizes cost on that machine.
     """
     from advisor import api
     from advisor.cli._progress import progress_bar
     from advisor.messages import WHATIF, say
+    from advisor.model.nccl.calibration import load_calibration
     from advisor.report import summary
     from advisor.report.gain import sets
     from advisor.report.replayed import GIVES, not_replayed, replayed
+    from advisor.whatif.calibrated import Calibrated
     from advisor.whatif.coverage import require_all_ranks
     from advisor.whatif.extract import programs
     from advisor.whatif.settings import predicted
     from advisor.whatif.slow_places import added_latency
 
+    if fitted is not None and not changes:
+        raise click.UsageError("--calibration has no effect without --set")
+    calibration = load_calibration(fitted) if fitted is not None else None
     inputs = [Path(path) for path in paths]
     with progress_bar(inputs, enabled=not quiet) as progress:
         loaded = api.load(*inputs, progress=progress)
     rows: list[Replayed] = []
     others: list[str] = []
     beside: list[tuple[str, str]] = []
+    calls: list[dict[str, Any]] = []
     with loaded as run, progress_bar((), enabled=not quiet):
         for (name,) in run.store.con.execute("SELECT run FROM run ORDER BY run").fetchall():
             steps = programs(run.store, name)
@@ -89,8 +99,11 @@ def command(
                 rows += own
                 continue
             for change in changes:
+                curves = None
+                if calibration is not None:
+                    curves = Calibrated.of_run(run.store.con, name, calibration)
                 try:
-                    found = predicted(steps, change, added)
+                    found = predicted(steps, change, added, curves or (lambda _: None))
                 except AdvisorError:
                     # What cannot be replayed may be modelled: a finding then says what it gives.
                     asked = [item for item in findings if sets(item, change)]
@@ -98,9 +111,15 @@ def command(
                         raise
                     beside += not_replayed(rows, asked, now_ns or 0)
                 else:
-                    rows.append(_named(change, found).as_found(findings))
+                    used = curves.used() if curves is not None else []
+                    row = _named(change, found)
+                    # A finding's gain rests on the recording alone.
+                    rows.append(row if used else row.as_found(findings))
+                    calls += [
+                        {"change": change, "kind": it.kind, "scale": it.scale(steps)} for it in used
+                    ]
     if form == "json":
-        click.echo(json.dumps([_as_dict(row) for row in rows], indent=1))
+        click.echo(json.dumps([_as_dict(row, calls) for row in rows], indent=1))
         return 0
     unit = summary.unit(run.report)
     click.echo(say(WHATIF, "now", {"step_ns": now_ns, "any": bool(rows), **unit}))
@@ -112,6 +131,11 @@ def command(
         click.echo(say(WHATIF, "beside", {}))
         for title, gain in beside:
             click.echo(f"{title}: {gain}")
+    if calibration is not None:
+        of: dict[str, Any] = {"file": str(fitted), "machine": calibration.machine}
+        of["changes"] = [*dict.fromkeys(it["change"] for it in calls)]
+        of["kinds"] = {it["kind"]: it["scale"] for it in calls}
+        click.echo(say(WHATIF, "calibrated" if calls else "not-calibrated", of))
     if others:
         click.echo(say(WHATIF, "others", {"changes": ", ".join(others)}))
     click.echo(say(WHATIF, "not-measured", {}))
@@ -155,7 +179,7 @@ def _can_be_replayed(steps: list[Program], change: str, added: Latency) -> bool:
         return False
 
 
-def _as_dict(row: Replayed) -> dict[str, Any]:
+def _as_dict(row: Replayed, calls: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "change": row.name,
         "step_ns": round(row.step_ns),
@@ -168,5 +192,6 @@ def _as_dict(row: Replayed) -> dict[str, Any]:
         "gain_high_ns": round(row.gain_high_ns),
         "extrapolates": row.extrapolates,
         "inconclusive": row.inconclusive,
+        "calibrated": sorted({it["kind"] for it in calls if it["change"] == row.name}),
         "confidence": "replayed",
     }

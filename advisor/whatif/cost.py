@@ -7,13 +7,13 @@ waiting for late ranks and the sharing with other calls). ``a`` holds the latenc
 Calls that were in flight together are taken as one observation (their number, their bytes, their
 time): how they shared the network is a guess, that it was busy all the while is not. Where the
 trace does not tell latency from bandwidth (calls of one size, or nearly), a prior does
-(latency_prior.py).
+(latency_prior.py), or a calibration of the machine: its curve then goes through the traced calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,12 +37,27 @@ _INCONCLUSIVE = 0.9
 _MODEL_SPREAD = 0.03
 
 
+class Curve(Protocol):
+    """What a measured machine says of calls of one operation and group, by their bytes."""
+
+    def time_ns(self, size: int) -> float:
+        """Time of a call."""
+
+    def latency(self, size: int) -> tuple[float, float]:
+        """The share of that time that no byte takes, and its standard deviation."""
+
+
+Curves = Callable[[Call], Curve | None]
+"""The curve of calls like one; None where no measured machine tells."""
+
+
 class ServiceModel(NamedTuple):
     """``a_ns`` + ``b_ns_per_byte`` * bytes, with what it rests on.
 
     ``a_sigma_ns`` is the uncertainty of the latency; a larger latency goes with a smaller
     ``b_ns_per_byte``, such that a call of ``typical_bytes`` costs the same. ``identified`` is
-    whether the trace says anything of how the two part.
+    whether the trace says anything of how the two part; where it does not, and at sizes that it
+    does not hold, ``curve`` gives how a call's time grows with its bytes.
     """
 
     a_ns: float
@@ -54,23 +69,45 @@ class ServiceModel(NamedTuple):
     a_sigma_ns: float = 0.0
     typical_bytes: float = 1.0
     identified: bool = True
+    curve: Curve | None = None
 
     def with_latency(self, a_ns: float) -> ServiceModel:
         """The same calls explained by another latency (kept between 0 and the typical call)."""
-        typical = self.service_ns(round(self.typical_bytes))
+        typical = self.a_ns + self.b_ns_per_byte * self.typical_bytes
         a = min(max(a_ns, 0.0), typical)
         return self._replace(a_ns=a, b_ns_per_byte=(typical - a) / self.typical_bytes)
 
     def service_ns(self, size: int) -> float:
         """Time of a call of ``size`` bytes that has the network for itself."""
-        return self.a_ns + self.b_ns_per_byte * size
+        line = self.a_ns + self.b_ns_per_byte * size
+        if self.curve is None or self.tells(size):
+            return line
+        if not self.identified:
+            typical = round(self.typical_bytes)
+            time, (share, _) = self.curve.time_ns(typical), self.curve.latency(typical)
+            straight = time * (share + (1 - share) * size / self.typical_bytes)
+            return line * self.curve.time_ns(size) / straight
+        held = round(EXTRAPOLATION * self.largest_bytes)
+        most = self.a_ns + self.b_ns_per_byte * held
+        return most * self.curve.time_ns(size) / self.curve.time_ns(held)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the trace, or a calibration of the machine, tells latency from bandwidth."""
+        return self.identified or self.curve is not None
+
+    def tells(self, size: int) -> bool:
+        """Whether the trace itself says what calls of ``size`` bytes take."""
+        return self.identified and not self.extrapolates(size)
 
     def extrapolates(self, size: int) -> bool:
         """Whether ``size`` lies beyond twice the largest size seen."""
         return size > EXTRAPOLATION * self.largest_bytes
 
 
-def fit_service(programs: Sequence[Program], op: str, group_size: int) -> ServiceModel | None:
+def fit_service(
+    programs: Sequence[Program], op: str, group_size: int, curve: Curve | None = None
+) -> ServiceModel | None:
     """Fit the calls of one operation and group size; None when there are none with a size.
 
     Observations are bursts of calls in flight together, as medians over the bursts of the same
@@ -95,7 +132,11 @@ def fit_service(programs: Sequence[Program], op: str, group_size: int) -> Servic
     identified = a_sigma < _INCONCLUSIVE * _HOP_SPREAD * prior
     typical = float((volumes * repeats).sum() / (counts * repeats).sum())
     wire = typical * (bus_factor(op, group_size) or 1.0)
-    if not identified and not is_plausible(b * typical, wire):
+    if not identified and curve is not None:
+        time, (share, sigma_share) = a + b * typical, curve.latency(round(typical))
+        a, a_sigma = share * time, sigma_share * time
+        b = (time - a) / typical
+    elif not identified and not is_plausible(b * typical, wire):
         time = a + b * typical
         a, a_sigma = split(time, wire, prior)
         b = (time - a) / typical
@@ -114,6 +155,7 @@ def fit_service(programs: Sequence[Program], op: str, group_size: int) -> Servic
         a_sigma_ns=a_sigma,
         typical_bytes=typical,
         identified=identified,
+        curve=curve,
     )
 
 

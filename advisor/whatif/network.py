@@ -123,7 +123,7 @@ def _predict(
         return lambda program: with_service(program, lambda _, call: of.service_ns(call, factor))
 
     extremes = [(change(kinds.at(sigmas)), None) for sigmas in (-1.0, 1.0)]
-    identified = all(model.identified for model in models.values())
+    identified = all(model.is_known for model in models.values())
     return predict(programs, change(kinds), extremes=extremes, identified=identified)
 
 

@@ -21,7 +21,7 @@ from advisor.whatif.changes import (
     with_service,
     without_lateness,
 )
-from advisor.whatif.cost import ServiceModel, fit_service
+from advisor.whatif.cost import Curves, ServiceModel, fit_service
 from advisor.whatif.program import Call, Program
 from advisor.whatif.removed import with_half_the_bytes
 
@@ -184,7 +184,9 @@ def _ends(gradient_bytes: tuple[int, ...], cap_mb: float | None) -> tuple[int, .
     return tuple(max(bucket) for bucket in assemble(gradient_bytes, cap_mb))
 
 
-def data_parallel(programs: Sequence[Program]) -> DataParallel | None:
+def data_parallel(
+    programs: Sequence[Program], curves: Curves = lambda _: None
+) -> DataParallel | None:
     """The gradient buckets of a DDP run; None when there are none or sizes are unknown."""
     for program in programs:
         sizes = program.gradient_bytes
@@ -193,7 +195,8 @@ def data_parallel(programs: Sequence[Program]) -> DataParallel | None:
         # In full or in halves (a compressing hook). Experts' gradients, say, are in no bucket.
         if not sizes or not any(_alike(sum(sizes), times * sum(sent)) for times in (1, 2)):
             continue
-        model = fit_service(programs, gradients[0].op, len(gradients[0].ranks))
+        first = gradients[0]
+        model = fit_service(programs, first.op, len(first.ranks), curves(first))
         if model is None:
             return None
         return DataParallel(model, infer_cap_mb(sizes, sent), sizes)
@@ -234,7 +237,7 @@ def predict_bucket_cap(
         base=base,
         extremes=[pair(model.with_latency(model.a_ns + s * model.a_sigma_ns)) for s in (-1, 1)],
         extrapolates=model.extrapolates(largest),
-        identified=model.identified,
+        identified=model.is_known,
     )
 
 
@@ -279,10 +282,13 @@ def predict_restored(
     )
 
 
-def service_models(programs: Sequence[Program]) -> dict[tuple[str, int], ServiceModel]:
+def service_models(
+    programs: Sequence[Program], curves: Curves = lambda _: None
+) -> dict[tuple[str, int], ServiceModel]:
     """A service model for every (operation, group size) of which two sizes were seen."""
-    kinds = {(call.op, len(call.ranks)) for program in programs for call in program.calls.values()}
-    fits = {kind: fit_service(programs, *kind) for kind in kinds}
+    every = [call for program in programs for call in program.calls.values()]
+    kinds = {(call.op, len(call.ranks)): call for call in reversed(every)}
+    fits = {kind: fit_service(programs, *kind, curves(call)) for kind, call in kinds.items()}
     return {kind: fit for kind, fit in fits.items() if fit is not None}
 
 

@@ -6,6 +6,7 @@ import re
 
 from advisor.errors import AdvisorError
 from advisor.whatif import sharded
+from advisor.whatif.cost import Curves
 from advisor.whatif.network import Latency, predict_bandwidth, predict_link_rate
 from advisor.whatif.predict import (
     Prediction,
@@ -27,20 +28,23 @@ _SHARDED = (
 _WHOLE = re.compile(r"[0-9]{1,6}")
 
 
-def predicted(steps: list[Program], change: str, added: Latency) -> Prediction:
+def predicted(
+    steps: list[Program], change: str, added: Latency, curves: Curves = lambda _: None
+) -> Prediction:
     """The step under a change as users write it, ``bucket_cap_mb=100``; ns, with its interval.
 
+    ``curves`` say what calls cost where the trace does not.
     Raises AdvisorError where the value is none, or the trace does not show what it changes.
     """
     name, _, value = change.partition("=")
     if name == "bucket_cap_mb":
-        return _bucket_cap(steps, value)
+        return _bucket_cap(steps, value, curves)
     if name in ("link.bandwidth", "net.bandwidth"):
-        return _bandwidth(steps, value, added)
+        return _bandwidth(steps, value, added, curves)
     if name == "late_rank":
         return _late_rank(steps, value)
     if name in _SHARDED:
-        return _sharded(steps, name, value)
+        return _sharded(steps, name, value, curves)
     raise AdvisorError(
         f"cannot predict a change of '{name}'",
         where=f"--set {change}",
@@ -50,8 +54,8 @@ def predicted(steps: list[Program], change: str, added: Latency) -> Prediction:
     )
 
 
-def _bucket_cap(steps: list[Program], value: str) -> Prediction:
-    ddp = data_parallel(steps)
+def _bucket_cap(steps: list[Program], value: str, curves: Curves) -> Prediction:
+    ddp = data_parallel(steps, curves)
     cap = None if value == "default" else _mebibytes(value, "bucket_cap_mb")
     found = None if ddp is None else predict_bucket_cap(steps, ddp, cap)
     if found is None:
@@ -63,12 +67,13 @@ def _bucket_cap(steps: list[Program], value: str) -> Prediction:
     return found
 
 
-def _bandwidth(steps: list[Program], value: str, added: Latency) -> Prediction:
+def _bandwidth(steps: list[Program], value: str, added: Latency, curves: Curves) -> Prediction:
     match = re.fullmatch(r"(x?)(\d+(?:\.\d+)?)(?:\s*(Gb|Mb|GB)(?:/s)?)?", value)
     where = f"link.bandwidth={value}"
     if match is None or bool(match[1]) == bool(match[3]):
         raise AdvisorError(f"{value!r} is no bandwidth", where=where, hint="x2, 10Gb or 400Mb")
     number = float(match[2])
+    models = service_models(steps, curves)
     if not number:
         raise AdvisorError(
             "a link needs some bandwidth",
@@ -76,19 +81,21 @@ def _bandwidth(steps: list[Program], value: str, added: Latency) -> Prediction:
             hint="above 0: x0.5 is half of now, x2 twice; or 10Gb, 400Mb",
         )
     if match[1]:
-        found = predict_bandwidth(steps, service_models(steps), number, added)
+        found = predict_bandwidth(steps, models, number, added)
     else:
         gbps = number * {"Gb": 1 / 8, "Mb": 1 / 8000, "GB": 1.0}[match[3]]
-        found = predict_link_rate(steps, service_models(steps), gbps, added)
+        found = predict_link_rate(steps, models, gbps, added)
     if found is None:
         raise AdvisorError("cannot replay this run", where=where)
     return found
 
 
-def _sharded(steps: list[Program], name: str, value: str) -> Prediction:
+def _sharded(steps: list[Program], name: str, value: str, curves: Curves) -> Prediction:
     """FSDP: resharding, prefetch depth, units wrapped together (relative to now)."""
     number = _units(value, name)
-    models = service_models(steps)
+    # No other calls change.
+    moved = (sharded.GATHER, sharded.SCATTER) if name == "wrap_layers" else ()
+    models = service_models(steps, lambda call: curves(call) if call.op in moved else None)
 
     def change(program: Program) -> Program | None:
         if name == "reshard_after_forward":

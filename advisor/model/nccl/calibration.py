@@ -92,18 +92,26 @@ class Calibration(FileModel, allow_inf_nan=False):
         Raises AdvisorError where NCCL has no choice.
         """
         features = _features(prediction)
+        time = (
+            self.latency_us(prediction)[0]
+            + self.transfer.value * features.transfer_us
+            + self.middle.value * features.transfer_us**MIDDLE_POWER
+        )
+        return time, time * self.spread[0], time * self.spread[1]
+
+    def latency_us(self, prediction: Prediction) -> tuple[float, float, float]:
+        """Of that time what no byte takes, the floor and the latency, with its 90 % interval."""
+        features = _features(prediction)
         factor = self.latency.get(features.algorithm)
         if factor is None:  # an algorithm that was not measured: the median of those that were
             factor = sorted(self.latency.values(), key=lambda one: one.value)[
                 len(self.latency) // 2
             ]
-        time = (
-            self.floor_us.value
-            + factor.value * features.latency_us
-            + self.transfer.value * features.transfer_us
-            + self.middle.value * features.transfer_us**MIDDLE_POWER
+        value, low, high = (
+            getattr(self.floor_us, end) + getattr(factor, end) * features.latency_us
+            for end in ("value", "low", "high")
         )
-        return time, time * self.spread[0], time * self.spread[1]
+        return value, low, high
 
 
 @dataclass(frozen=True)

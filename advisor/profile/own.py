@@ -15,6 +15,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from advisor.errors import AdvisorError
 from advisor.profile import files, orphans, signals
 from advisor.profile.failures import LaunchError, last_error
 from advisor.profile.hook import order
+from advisor.profile.launchers import exporting, without_order
 
 LOG = "logs/command.log"
 _LOOK_S = 0.1
 _GRACE_S = 10.0
+_LOOK_FOR_RANKS_S, _TIMES_UNHEARD = 5.0, 3  # torch takes seconds to load
 _LINES_ALONE = 10.0  # limits of time: an evaluation of a few minutes at the usual limit of two
 
 
@@ -62,7 +65,7 @@ def run(
                 preexec_fn=lambda: orphans.killed_with_parent(signal.SIGTERM),
             )
             try:
-                hung = _await(process, folder, timeout_s, came, ends=asked.ends)
+                outcome = _await(process, folder, timeout_s, came, ends=asked.ends)
             finally:
                 _end(process, folder, came)
     finally:
@@ -71,8 +74,11 @@ def run(
     found = results(folder)
     if found and len(found) == int(found[0]["world_size"]):
         return found
-    if hung:
-        why, hint = why_nothing(folder) if not order.loaded(folder).exists() else ("", "")
+    if outcome is _Outcome.UNHEARD:
+        why, hint = unheard()
+        raise LaunchError(f"the command runs, but {why}", hint=hint)
+    if outcome is _Outcome.HUNG:
+        why, hint = ("", "") if order.loaded(folder).exists() else unheard()
         raise LaunchError(
             f"the command made no progress for {timeout_s:g} s{f': {why}' if why else ''}",
             hint=hint or f"see {log}",
@@ -89,21 +95,11 @@ def results(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda document: int(document["rank"]))
 
 
-def exporting(command: Sequence[str], names: set[str]) -> list[str]:
-    """``command``, where Open MPI's launcher is asked to hand the variables ``names`` on."""
-    program = Path(command[0]).name
-    if program not in ("mpirun", "mpiexec", "orterun") or not _is_open_mpi(command[0]):
-        return list(command)
-    exports = [part for name in sorted(names) for part in ("-x", name)]
-    return [command[0], *exports, *command[1:]]
+class _Outcome(Enum):
+    """How waiting for a command's ranks ended; HUNG: no progress for too long, UNHEARD: ranks run
+    without the hook."""
 
-
-def _is_open_mpi(program: str) -> bool:
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        asked = [program, "--version"]
-        said = subprocess.run(asked, capture_output=True, timeout=10, check=False).stdout
-        return b"Open MPI" in said or b"OpenRTE" in said
-    return False
+    DONE, HUNG, UNHEARD = range(3)
 
 
 def _await(
@@ -113,20 +109,26 @@ def _await(
     came: Sequence[int],
     *,
     ends: bool,
-) -> bool:
-    """Until a signal comes, or the command or its ranks are done; whether it made no progress for
-    too long."""
+) -> _Outcome:
+    """Until a signal comes, or the command or its ranks are done, or nothing is to be awaited."""
     done_at, started = None, time.monotonic()
+    looked_at, times_unheard = started, 0
     seen: _Seen = {}
     while process.poll() is None and not came:
         time.sleep(_LOOK_S)
         if time.monotonic() - _progress(folder, started, timeout_s, seen) > timeout_s:
-            return True
+            return _Outcome.HUNG
+        if ends and time.monotonic() - looked_at > _LOOK_FOR_RANKS_S:
+            looked_at = time.monotonic()
+            heard = any((folder / order.HIDDEN).glob("rank*.alive"))
+            times_unheard = 0 if heard or not without_order(process.pid) else times_unheard + 1
+            if times_unheard >= _TIMES_UNHEARD:
+                return _Outcome.UNHEARD
         if ends and done_at is None and _all_done(folder):
             done_at = time.monotonic()
         if done_at is not None and time.monotonic() - done_at > _GRACE_S:
-            return False
-    return False
+            return _Outcome.DONE
+    return _Outcome.DONE
 
 
 _Seen = dict[Path, tuple[int, float]]
@@ -225,10 +227,15 @@ def why_nothing(folder: Path) -> tuple[str, str]:
             "(its output says so)",
             "give it more steps, or skip and ask for fewer",
         )
+    return unheard()
+
+
+def unheard() -> tuple[str, str]:
+    """What is said of ranks that did not load the hook, and what to do."""
     return (
         f"its ranks did not load the recorder: PYTHONPATH and {order.VARIABLE} did not reach them",
-        "let the launcher hand on both variables (mpirun -x, docker -e), and start Python "
-        "without -I and -E",
+        "let the launcher hand on both variables (mpirun -x, srun --export=ALL, docker -e), and "
+        "start Python without -I and -E",
     )
 
 

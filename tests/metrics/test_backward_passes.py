@@ -146,6 +146,28 @@ def test_what_is_gathered_behind_an_update_is_parameters_where_it_is_as_many(
     assert gather.phase == phase
 
 
+@pytest.mark.parametrize(
+    ("size", "phase"),
+    [
+        pytest.param((1 << 20) + 8, "optimizer", id="all that was updated, padded"),
+        pytest.param(3 << 18, "forward", id="features of a forward pass"),
+    ],
+)
+def test_without_a_mark_of_forward_a_gather_of_as_many_is_of_the_update_before_it(
+    size: int, phase: str
+) -> None:
+    """GIVEN ZeRO-1 without a wrapper (DeepSpeed): the recording begins with such a gather."""
+    starts = range(0, 120, 40)
+    marks = spans(
+        *(m for n in starts for m in ((NODE, 2, n + 10, n + 20), (STEP, 1, n + 30, n + 35)))
+    )
+    gathers = [sized("all_gather", n + 2, size) for n in starts]
+    gradients = [sized("all_reduce", n + 25, 1 << 20) for n in starts]
+    set_phases([*gathers, *gradients], marks)
+    assert {gather.phase for gather in gathers} == {phase}
+    assert all(gradient.is_gradient for gradient in gradients)
+
+
 def test_a_group_that_scatters_activations_in_forward_reduces_no_gradients_in_backward() -> None:
     # GIVEN sequence parallelism in group 1 beside sharded parameters in group 2
     node = "autograd::engine::evaluate_function: torch::autograd::CppNode"

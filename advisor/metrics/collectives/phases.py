@@ -1,4 +1,4 @@
-"""Which part of the step, and which module or bucket, a collective belongs to.
+"""Which part of the step a collective belongs to.
 
 A call belongs to the host's span that its request was made in, on the same thread: to a range of
 our own recordings, else to one that torch names. Gradients are what is reduced in a backward pass,
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.modules import set_modules
 from advisor.metrics.collectives.redundant import TINY_BYTES
 from advisor.metrics.collectives.spans import (
     AUTOGRAD,
@@ -30,16 +31,12 @@ from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.statistics import median
 from advisor.vocabulary.dtypes import element
 
-_BUCKET = re.compile(r"^## bucket (\d+) ##$")
-_LAYER = re.compile(r"^## layer (\d+) ##$")
-_FSDP_MODULE = re.compile(r"^FSDP::\w+ \((.+)\)$")
-_FSDP_AHEAD = re.compile(r"^FSDP::(forward|backward)_prefetch for ")
-_FSDP_GATHER = re.compile(r"^FSDP::all_gather \(.+\)$")
 _OPTIMIZER = re.compile(r"^## optimizer ##$|^Optimizer\.(step|zero_grad)#")
 _BACKWARD = re.compile(rf"^{AUTOGRAD}|^## backward ##$")
 _MATRICES = 0.2  # of a model's parameters: a transformer's block has 4 to 7, with 2 to 12 vectors
 # All-reduces of 1 KiB take 20 to 100 us between hosts (tables of nccl-tests), twice that when busy.
 _TINY_NS = 200_000
+_AS_MANY = 0.1  # of the gradients' elements: DeepSpeed pads what it gathers to whole shards
 _HANDS_OUT = ("all_gather", "broadcast")
 # Explicit ranges first; then names of torch. (pattern, phase, on any thread)
 _PHASES: tuple[tuple[re.Pattern[str], str, bool], ...] = (
@@ -64,11 +61,7 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     small = _small(calls)
     around = _Around.of(spans, asked)
     _set_own_phases(calls, spans, asked, thread)
-    _set_modules(calls, spans, asked, thread)
-    if not around.forward_is_marked:
-        for call, early in zip(calls, around.before_backward(), strict=True):
-            if early and call.phase == "other":
-                call.phase = "forward"
+    set_modules(calls, spans, asked, thread)
     leaves = spans.select(re.compile(rf"^{AUTOGRAD}.*AccumulateGrad"))
     in_hook = _inside(leaves, asked, thread, False)
     _set_gradients(calls, around, small, in_hook, len(leaves.start))
@@ -79,12 +72,21 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     ]
     passes, updates = backward_passes(spans), len(spans.select(STEP).start)
     per_update = max(1, round(len(passes) / updates)) if passes is not None and updates else 1
-    _set_handed_out(calls, chosen, per_update)
+    _set_handed_out(calls, chosen, per_update, marked=around.forward_is_marked)
+    if not around.forward_is_marked:
+        for call, early in zip(calls, around.before_backward(), strict=True):
+            if early and call.phase == "other":
+                call.phase = "forward"
 
 
-def _set_handed_out(calls: Sequence[Call], behind: Sequence[Call], passes: int) -> None:
+def _set_handed_out(
+    calls: Sequence[Call], behind: Sequence[Call], passes: int, *, marked: bool
+) -> None:
     """Gathers behind an update that hand out what was updated: about as many elements as a group
-    reduced in one of ``passes`` backward passes. Fewer are activations or metrics."""
+    reduced in one of ``passes`` backward passes. Fewer are activations or metrics.
+
+    Unless the forward pass is ``marked``, they may lie in it: then as many, but for what pads them.
+    """
     reduced, handed = Counter[str | None](), Counter[str | None]()
     for call in calls:
         if call.is_gradient:
@@ -92,7 +94,10 @@ def _set_handed_out(calls: Sequence[Call], behind: Sequence[Call], passes: int) 
     for call in behind:
         handed[call.group] += _elements(call)
     for call in behind:
-        if call.group in reduced and 2 * passes * handed[call.group] >= reduced[call.group]:
+        if call.group not in reduced:
+            continue
+        share = passes * handed[call.group] / max(reduced[call.group], 1)
+        if share >= 0.5 and (marked or abs(share - 1) <= _AS_MANY):
             call.phase = "optimizer"
 
 
@@ -180,11 +185,13 @@ class _Around(NamedTuple):
         return self.next["backward"] < self.next["step"]
 
     def behind_update(self) -> Any:
-        """Whether it is between an optimizer's step and a marked forward pass: what a group that
-        reduces gradients gathers there is the parameters that its ranks updated."""
+        """Whether it is between an optimizer's step and a marked forward pass, or the next backward
+        pass: there a group that reduces gradients gathers the parameters that it updated. Without
+        a mark a recording, too, begins behind an update."""
         last = self.last
-        found = last["step"] > np.maximum(last["node"], last["marked forward"])
-        return found if self.forward_is_marked else np.zeros_like(found)
+        if not self.forward_is_marked:
+            return last["step"] >= last["node"]
+        return last["step"] > np.maximum(last["node"], last["marked forward"])
 
 
 def _requested(call: Call) -> bool:
@@ -258,45 +265,3 @@ def _inside(spans: Spans, times: Int64s, threads: Int64s, any_thread: bool) -> A
         within = Intervals.of(spans.start[own], spans.end[own]).contains(times)
         inside |= within & ((threads == tid) | (threads == -1))
     return inside
-
-
-def _innermost(spans: Spans, asked: Int64s, thread: Int64s) -> Int64s:
-    """The place of the innermost span around each time on its thread; -1 without any."""
-    found = np.full(len(asked), -1, dtype=np.int64)
-    for tid in np.unique(spans.tid):
-        own = np.flatnonzero(spans.tid == tid)
-        starts, ends = spans.start[own], spans.end[own]
-        for index in map(int, np.flatnonzero(thread == tid)):
-            place = int(np.searchsorted(starts, asked[index], side="right")) - 1
-            # Spans nest a few deep: the latest begun that is still open is the innermost.
-            for candidate in range(place, max(place - 8, -1), -1):
-                if asked[index] <= ends[candidate]:
-                    found[index] = own[candidate]
-                    break
-    return found
-
-
-def _set_modules(calls: Sequence[Call], spans: Spans, asked: Int64s, thread: Int64s) -> None:
-    for pattern, label in ((_LAYER, "layer {}"), (_FSDP_MODULE, "{}")):
-        named = spans.select(pattern)
-        for index, row in enumerate(_innermost(named, asked, thread)):
-            match = pattern.match(named.name(int(row))) if row >= 0 else None
-            if match:
-                calls[index].module = label.format(match.group(1))
-    ahead, gathers = spans.select(_FSDP_AHEAD), spans.select(_FSDP_GATHER)
-    early, gather = _innermost(ahead, asked, thread), _innermost(gathers, asked, thread)
-    for call, before, around in zip(calls, early, gather, strict=True):
-        if call.op == "all_gather" and around >= 0:
-            # What its own operator waits for hides under nothing, whenever it is asked for.
-            call.ahead = before >= 0 and bool(gathers.end[around] < call.end)
-    marks = spans.select(_BUCKET)
-    for tid in np.unique(marks.tid):
-        own = np.flatnonzero(marks.tid == tid)
-        requests = np.array(
-            sorted(np.flatnonzero(thread == tid), key=lambda i: asked[i]), dtype=int
-        )
-        for mark in map(int, own):
-            following = int(np.searchsorted(asked[requests], marks.start[mark]))
-            match = _BUCKET.match(marks.name(mark))
-            if match and following < len(requests):
-                calls[int(requests[following])].module = f"bucket {match.group(1)}"

@@ -30,10 +30,11 @@ def how_to_write(
 
     Arguments of one call are one line: a second ``Trainer(strategy=...)`` would replace the first.
     """
-    lines = []
+    lines: list[str] = []
     for wrapper, how in built.items():
         library = str(how.get("made_by", ""))
-        arguments, alone = [], []
+        arguments: list[str] = []
+        alone: list[str] = []
         for name, value in settings.items():
             if name not in how:
                 continue

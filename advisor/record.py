@@ -37,6 +37,7 @@ _WAIT_FOR_RANKS_S = 60.0
 @click.option("-o", "--output", default="advisor-traces", show_default=True, help="Folder.")
 @click.option("--no-shapes", is_flag=True, help="Leave tensor shapes out (smaller traces).")
 @click.option("--memory", is_flag=True, help="Record allocations as well.")
+@click.option("--stacks", is_flag=True, help="Record Python's calls as well; slows the host.")
 @click.option("--diagnose", is_flag=True, help="Rank 0 diagnoses the traces at the end.")
 @click.option("--force", is_flag=True, help="Remove the traces of an earlier recording in FOLDER.")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
@@ -49,6 +50,7 @@ def command(
     output: str,
     no_shapes: bool,
     memory: bool,
+    stacks: bool,
     diagnose: bool,
     force: bool,
     module: bool,
@@ -77,6 +79,7 @@ def command(
             ranks=chosen,
             record_shapes=not no_shapes,
             record_memory=memory,
+            record_stacks=stacks,
             on_done=wrote,
             force=force,
         )

@@ -40,6 +40,9 @@ def command(
     force: bool = option(help="Remove the traces of an earlier recording in FOLDER."),
     no_shapes: bool = option(help="Leave tensor shapes out (smaller traces)."),
     memory: bool = option(help="Record allocations as well."),
+    stacks: bool = option(
+        help="Record Python's calls as well: a pause's line of code. Slows the host."
+    ),
     diagnose: bool = option(help="Diagnose the traces at the end."),
     every: int = option(
         default=0,
@@ -70,6 +73,7 @@ def command(
         ranks=None if chosen is None else tuple(chosen),
         record_shapes=not no_shapes,
         record_memory=memory,
+        record_stacks=stacks,
         every=every,
         on_demand=on_demand,
     )

@@ -51,6 +51,7 @@ class StepRecorder:
         ranks: Sequence[int] | None = None,
         record_shapes: bool = True,
         record_memory: bool = False,
+        record_stacks: bool = False,
         on_done: Callable[[Path], None] | None = None,
         force: bool = False,
     ) -> None:
@@ -64,7 +65,7 @@ class StepRecorder:
         self.steps_seen = 0
         self.trace: Path | None = None
         self._ranks = None if ranks is None else frozenset(ranks)
-        self._shapes, self._memory = record_shapes, record_memory
+        self._shapes, self._memory, self._stacks = record_shapes, record_memory, record_stacks
         self._on_done = on_done
         self._recording: Recording | None = None
         self._finished = False
@@ -115,6 +116,7 @@ class StepRecorder:
             metadata=_metadata,
             record_shapes=self._shapes,
             record_memory=self._memory,
+            record_stacks=self._stacks,
         )
         self._recording.__enter__()
         self.trace = path

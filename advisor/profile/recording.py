@@ -62,6 +62,7 @@ class Recording:
         metadata: Callable[[], dict[str, Any]],
         record_shapes: bool = True,
         record_memory: bool = False,
+        record_stacks: bool = False,
     ) -> None:
         self.path = path
         self.steps = steps
@@ -79,6 +80,7 @@ class Recording:
             on_trace_ready=self._export,
             record_shapes=record_shapes,
             profile_memory=record_memory,
+            with_stack=record_stacks,
         )
 
     def __enter__(self) -> Recording:

@@ -66,6 +66,22 @@ def test_the_time_without_a_core_is_noted_for_each_recorded_step(tmp_path: Path)
     assert all(wait >= 0 for wait in waits)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("stacks", [True, False])
+def test_with_stacks_a_pause_has_the_name_of_what_runs_there(tmp_path: Path, stacks: bool) -> None:
+    with advisor.profiler(tmp_path, steps=3, skip=0, record_stacks=stacks) as recorder:
+        for _ in range(6):
+            torch.randn(64, 64).sum()
+            time.sleep(0.05)
+            torch.randn(64, 64).sum()
+            recorder.step()
+    with advisor.load(tmp_path) as run:
+        names_of_pauses = run.sql(
+            "SELECT DISTINCT coalesce(name, '') AS name FROM host_gap WHERE idle_ns > 40000000"
+        )
+    assert list(names_of_pauses["name"]) == (["<built-in function sleep>"] if stacks else [""])
+
+
 def test_what_collectives_pickle_is_marked_while_it_is_recorded(tmp_path: Path) -> None:
     c10d = torch.distributed.distributed_c10d
     own = c10d._object_to_tensor, c10d._tensor_to_object

@@ -27,13 +27,14 @@ _PLACES = {name: place for place, (name, _) in enumerate(KINDS)}
 
 _OWN_NAMES = f"""
 UPDATE host_gap SET name = code.name FROM (
-  SELECT g.rank, g.start_ns, arg_max(e.name, (e.class = 'python', e.dur_ns)) AS name
+  SELECT g.rank, g.start_ns, arg_max(e.name, (CASE WHEN e.class <> 'python' THEN 1
+      WHEN contains(e.name, '.py(') THEN 2 ELSE 0 END, e.dur_ns)) AS name
   FROM host_gap g JOIN event e ON e.run = g.run AND e.rank = g.rank
     AND e.start_ns >= g.start_ns - g.idle_ns // 10
     AND e.start_ns + e.dur_ns <= g.end_ns + g.idle_ns // 10 AND e.dur_ns >= g.idle_ns // 2
   WHERE g.run = $run AND g.kind IN {_WITHOUT_KIND} AND g.name IS NULL
     AND g.idle_ns >= {_SHORTEST_PAUSE_NS}
-    AND (e.class = 'python' AND contains(e.name, '.py(') OR e.class IN ('cpu_op', 'annotation')
+    AND (e.class = 'python' OR e.class IN ('cpu_op', 'annotation')
       AND e.device IS NULL AND NOT starts_with(e.name, 'ProfilerStep#'))
   GROUP BY g.rank, g.start_ns) code
 WHERE host_gap.run = $run AND host_gap.rank = code.rank AND host_gap.start_ns = code.start_ns
@@ -56,8 +57,8 @@ WHERE host_gap.run = $run AND host_gap.rank = code.rank AND host_gap.start_ns = 
 NAME_PAUSES = (_OWN_NAMES, _NAMES_AROUND)
 """Name a pause that no kind names: by what fills at least half of it and reaches at most a tenth of
 it beyond its ends, the outermost Python function where the recording has stacks, else the operator
-or range that takes longest; else by the innermost Python function around it, of a thread that
-calls the runtime."""
+or range that takes longest, else what is built into Python (a sleep, a read); else by the innermost
+Python function around it, of a thread that calls the runtime."""
 
 
 def may_be_named(gap: Mapping[str, Any]) -> bool:

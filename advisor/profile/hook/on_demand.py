@@ -199,5 +199,6 @@ class OnDemand:
             ranks=self.asked.ranks,
             record_shapes=self.asked.record_shapes,
             record_memory=self.asked.record_memory,
+            record_stacks=self.asked.record_stacks,
         )
         self._recorder.step()

@@ -57,6 +57,7 @@ class Order:
     ranks: tuple[int, ...] | None = None
     record_shapes: bool = True
     record_memory: bool = False
+    record_stacks: bool = False
     every: int = 0
     on_demand: bool = False
 

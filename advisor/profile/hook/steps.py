@@ -178,6 +178,7 @@ class Steps:
             ranks=self.asked.ranks,
             record_shapes=self.asked.record_shapes,
             record_memory=self.asked.record_memory,
+            record_stacks=self.asked.record_stacks,
         )
         # A script that ends first keeps what was recorded of it.
         atexit.register(self._recorder.close)

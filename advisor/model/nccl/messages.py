@@ -16,7 +16,10 @@ from pydantic import Field
 
 from advisor.config.loader import FileModel, load_model
 from advisor.model.nccl import cuda_errors
+from advisor.model.nccl.any_of import any_of
 from advisor.model.nccl.ends import ended_by, exited_with, returned
+from advisor.model.nccl.releases import Releases
+from advisor.model.nccl.version import NcclVersion
 
 EXCEPTION = "exception"
 """The entry of an exception of which no other knows what it tells."""
@@ -61,6 +64,7 @@ class Message(FileModel):
     ``by_class``: the class of an exception is all that names it, so that its calls tell more.
     ``recovers``: it is printed while the job may go on yet, so that what is raised behind it is no
     consequence.
+    ``releases`` of NCCL have the cause; a log of others alone is not told it.
     """
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -90,6 +94,7 @@ class Message(FileModel):
     by_class: bool = False
     recovers: bool = False
     explains: list[str] = Field([])
+    releases: Releases | None = None
 
 
 class _Messages(FileModel):
@@ -119,8 +124,8 @@ def exceptions_by_words() -> frozenset[str]:
     return frozenset(of_exception(kind) for kind in kinds) & {item.id for item in messages()}
 
 
-def named(text: str, *, is_warning: bool) -> str | None:
-    """The id of the entry that names a line; None where none does.
+def named(text: str, *, is_warning: bool, release: NcclVersion | None = None) -> str | None:
+    """The id of the entry that names a line of ``release``, where it is known; None: none does.
 
     Of lines that are no warning, and quote none, only those entries are asked whose signs are in
     it. An exception that the program says it caught names nothing, and what is told to debug it no
@@ -136,6 +141,8 @@ def named(text: str, *, is_warning: bool) -> str | None:
         if of_nccl and item.effect == "reported":
             continue
         if not of_nccl and item.effect == "raised" and goes_on(text):
+            continue
+        if release is not None and item.releases is not None and release not in item.releases:
             continue
         if item.effect == "dies" and _TRIED.match(text):
             continue
@@ -231,6 +238,12 @@ def told_by_itself(message: str) -> bool:
 
 
 @cache
+def in_releases() -> dict[str, Releases]:
+    """The entries whose cause only some releases of NCCL have, with these."""
+    return {item.id: item.releases for item in messages() if item.releases is not None}
+
+
+@cache
 def named_by_class() -> frozenset[str]:
     """The entries of exceptions of which only the class, or nothing, is known."""
     by_class = frozenset(item.id for item in messages() if item.by_class)
@@ -282,15 +295,4 @@ def _whole() -> tuple[tuple[Message, str, tuple[str, ...]], ...]:
 @cache
 def _signs() -> re.Pattern[str]:
     """One of them must stand in a line, of which every digit is a zero."""
-    return re.compile(_any_of(sorted({sign.translate(_ANY_DIGIT) for sign, _ in _by_sign()})))
-
-
-def _any_of(texts: list[str]) -> str:
-    """A pattern that finds any of ``texts`` and tries what they have in common once."""
-    rests: dict[str, list[str]] = {}
-    for text in texts:
-        rests.setdefault(text[:1], []).append(text[1:])
-    if "" in rests:  # one of them ends here
-        return ""
-    parts = [re.escape(first) + _any_of(rest) for first, rest in rests.items()]
-    return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
+    return re.compile(any_of(sorted({sign.translate(_ANY_DIGIT) for sign, _ in _by_sign()})))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from advisor.ingest.readers.nccl_log.by_release import keep_to_releases
 from advisor.ingest.readers.nccl_log.collected import Collected, Where
 from advisor.ingest.readers.nccl_log.communicators import Slot
 from advisor.ingest.readers.nccl_log.damaged import is_damaged
@@ -85,6 +86,7 @@ class Log:
             self.collected.keep(slot, blocks.finish(), blocks.last)
         self._blocks.clear()
         self._failures.finish(self._hosts)
+        keep_to_releases(self.collected)
 
     def _take(self, record: Record, where: Where, launcher: str) -> int:
         if not record.level:

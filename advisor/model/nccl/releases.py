@@ -1,0 +1,41 @@
+"""The releases of NCCL that have a cause: a bug until it was mended, a call since it is made."""
+
+from __future__ import annotations
+
+from pydantic import field_validator, model_validator
+
+from advisor.config.loader import FileModel
+from advisor.model.nccl.version import NcclVersion, parse_version
+
+
+class Releases(FileModel):
+    """From ``since`` on, to the last one ``before``; None: no bound on that side."""
+
+    since: str | None = None
+    before: str | None = None
+
+    @field_validator("since", "before")
+    @classmethod
+    def _is_release(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_version(value)
+        return value
+
+    @model_validator(mode="after")
+    def _is_range(self) -> Releases:
+        if self.since is None and self.before is None:
+            raise ValueError("give since, before or both")
+        if (
+            self.since is not None
+            and self.before is not None
+            and parse_version(self.since) >= parse_version(self.before)
+        ):
+            raise ValueError("since must be older than before")
+        return self
+
+    def __contains__(self, release: NcclVersion) -> bool:
+        """Whether it is one of them."""
+        since, before = self.since, self.before
+        return (since is None or release >= parse_version(since)) and (
+            before is None or release < parse_version(before)
+        )

@@ -16,14 +16,21 @@ FORMAT = "nccl-tests"
 SUMMARY = "nccl-tests output: text tables (all layouts since 2019), JSON reports (-J), RCCL's -x"
 PRIORITY = 40
 
-_TEXT = re.compile(
+# In small letters, one of these stands in what the header below finds, and is found far sooner.
+_SIGN = re.compile(rb"size\s+count\s|ngpus \d|nccl-tests version|collective test starting")
+_HEADER = re.compile(
     rb"\bnThreads? \d{1,6} nGpus \d|#\s+size\s+count\s|#\s+nccl-tests version|"
-    rb"# Collective test starting|^\s{0,40}size\s{1,40}count\s{1,40}type\s|"
-    # A row: size, count, type, operation and root, then a time and two bandwidths.
-    rb"\b\d{1,15}\s{1,20}\d{1,15}\s{1,20}(?:u?int\d{0,2}|half|float|double|bfloat16|f\w{5,7})"
+    rb"# Collective test starting|^\s{0,40}size\s{1,40}count\s{1,40}type\s",
+    re.IGNORECASE | re.MULTILINE,
+)
+# Size, count, type, operation and root, then a time and two bandwidths. It begins with the digit
+# itself, as a search for a kind of character skips all others.
+_ROW = re.compile(
+    rb"\d(?<=\b\d)\d{0,14}\s{1,20}\d{1,15}\s{1,20}"
+    rb"(?:u?int\d{0,2}|half|float|double|bfloat16|f\w{5,7})"
     rb"\s{1,20}(?:[a-z]{3,10}\s{1,20})?(?:-?\d{1,6}\s{1,20})?"
     rb"\d{1,12}(?:\.\d{1,2})?(?:\s{1,12}\d{1,6}\.\d\d){2}\s",
-    re.IGNORECASE | re.MULTILINE,
+    re.IGNORECASE,
 )
 _JSON = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
 _JSON_KEYS = (
@@ -37,7 +44,7 @@ _JSON_KEYS = (
 def detect(source: Source) -> bool:
     """A table header of nccl-tests, the first keys of its JSON report, or RCCL's records."""
     head = source.head
-    return bool(_TEXT.search(head)) or _is_report(source) or is_records(head)
+    return _is_table(head) or _is_report(source) or is_records(head)
 
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
@@ -64,6 +71,11 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             harvest.notes.append(damage)
         write_harvest(context, source, harvest, FORMAT)
     read_texts(texts, context, FORMAT)
+
+
+def _is_table(head: bytes) -> bool:
+    is_headed = _SIGN.search(head.lower()) and _HEADER.search(head)
+    return bool(is_headed or _ROW.search(head))
 
 
 def _is_report(source: Source) -> bool:

@@ -113,6 +113,30 @@ HAVING (op <> 'all_reduce' OR NOT bool_or(coalesce(phase, '') = 'forward'))
   AND NOT (op = 'all_gather' AND (SELECT timeline FROM facts) = 'host' AND bool_and(module IS NULL)
     AND bool_or(phase IN ('forward', 'backward')));
 
+-- Per group and operation, the time of a step in which the stream that runs it on a device transfers nothing.
+-- No call can be moved there from where it is exposed if there is none: calls of one communicator do
+-- not run beside each other. What waits for a rank that was not read is no transfer.
+--   free_ns: mean over ranks and steps
+CREATE VIEW stream_room AS
+WITH busy AS (
+  SELECT rank, step, stream,
+    sum(CASE WHEN partly_read THEN 0 ELSE coalesce(transfer_ns, 0) END) AS busy_ns
+  FROM call WHERE stream IS NOT NULL AND (SELECT timeline FROM facts) = 'device' GROUP BY ALL)
+SELECT process_group, op, avg(greatest(0, window_ns - busy_ns)) AS free_ns
+FROM (SELECT DISTINCT rank, step, stream, process_group, op FROM call) JOIN busy USING (rank, step, stream)
+  JOIN rank_step USING (rank, step)
+GROUP BY process_group, op;
+
+-- What a device idles between two calls of a stream, the second of which was asked for before the first
+-- ended: a part of each call that no call's own time holds. A CPU has none. Longer gaps wait for compute.
+--   gap_ns: median
+CREATE VIEW between_calls AS
+SELECT coalesce(median(gap_ns) FILTER (gap_ns BETWEEN 0 AND 20000), 0) AS gap_ns FROM (
+  SELECT lead(start_ns) OVER queue - end_ns AS gap_ns, lead(enqueue_ns) OVER queue < end_ns AS queued
+  FROM call WHERE stream IS NOT NULL AND (SELECT timeline FROM facts) = 'device'
+  WINDOW queue AS (PARTITION BY rank, stream ORDER BY start_ns))
+WHERE queued;
+
 -- Groups whose calls run on the stream that computes: whatever is asked for when, nothing overlaps.
 CREATE VIEW in_line AS
 SELECT c.process_group FROM call c JOIN device_queue q USING (rank)

@@ -9,7 +9,7 @@ import pytest
 
 import advisor
 from advisor.findings import Severity, VerdictKind
-from advisor.metrics.host.gaps import _recorded_until
+from advisor.metrics.host.gaps import _recorded_until, _steps_of
 from advisor.metrics.steps.annotated import Step, Steps
 from benchmarks.fuzz import damages, labelled, recordings
 from tests.support.marks import long
@@ -22,6 +22,15 @@ def test_what_was_not_recorded_between_two_steps_is_no_gap_of_either() -> None:
     steps = Steps(tuple(Step(n, a * MS, b * MS, None, None, True, "x") for n, a, b in windows))
     assert _recorded_until(steps) == {2: 200 * MS}
     assert steps.by_window(np.array([199 * MS])).tolist() == [2]
+
+
+def test_a_pause_belongs_to_the_step_that_has_most_of_it() -> None:
+    """A sleep at each step's start, of which one began just before the mark: 0.25 ms of 30 were
+    said of that step, and its peer was accused of a pause of its own."""
+    windows = ((1, 0, 100), (2, 100, 200), (9, 900, 1000))
+    steps = Steps(tuple(Step(n, a * MS, b * MS, None, None, True, "x") for n, a, b in windows))
+    low, high = np.array([99, 101, 150, 190]) * MS, np.array([130, 131, 160, 980]) * MS
+    assert _steps_of(low, high, steps, _recorded_until(steps)).tolist() == [2, 2, 2, 2]
 
 
 @pytest.mark.slow

@@ -90,12 +90,12 @@ def gap_rows(
     long = np.flatnonzero(high - low >= shortest)
     if len(long) > _MOST_GAPS:
         long = np.sort(long[np.argsort(low[long] - high[long], kind="stable")[:_MOST_GAPS]])
-    number = steps.by_window(low[long])
+    ends = _recorded_until(steps)
+    number = _steps_of(low[long], high[long], steps, ends)
     kinds = _on_host(activity, low, high) if gaps is None else gaps.kind
     if gaps is None and not len(occupancy.compute):
         named = kinds[long] != "other"
         long, number = long[named], number[named]
-    ends = _recorded_until(steps)
     until = gaps.until if gaps is not None and (line.launch != MISSING).any() else None
     rows = []
     for place, step in zip(long.tolist(), number.tolist(), strict=True):
@@ -122,6 +122,18 @@ def gap_rows(
             }
         )
     return rows
+
+
+def _steps_of(low: Int64s, high: Int64s, steps: Steps, ends: Mapping[int, int]) -> Int64s:
+    """The step that holds the middle of each gap: a pause at a step's start begins where the host
+    leaves the last step's end, on some ranks before the mark."""
+    first = steps.by_window(low)
+    until = [
+        min(end, ends.get(number, end))
+        for number, end in zip(first.tolist(), high.tolist(), strict=True)
+    ]
+    middle = steps.by_window((low + np.array(until, dtype=np.int64)) // 2)
+    return np.where(middle == MISSING, first, middle)
 
 
 def _recorded_until(steps: Steps) -> dict[int, int]:

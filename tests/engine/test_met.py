@@ -54,3 +54,25 @@ def test_ranks_of_one_host_that_share_no_call_and_no_moment_are_of_two_runs(
     with Sandbox(None, "example") as sandbox:
         fill(sandbox, Example(name="two", expect="passed", ranks=2, tables=tables))
         assert strangers(sandbox) == found
+
+
+@pytest.mark.parametrize(("host", "found"), [("a", [1]), ("b", [])])
+@pytest.mark.parametrize("base", [True, False])
+def test_two_runs_of_one_script_on_one_host_have_calls_of_the_same_numbers(
+    host: str, found: list[int], base: bool
+) -> None:
+    """A clock of another host may differ by any constant; one host's does not."""
+    steps = [{"rank": r, "step": s, "start_ns": 0, "end_ns": 10**9} for r in (0, 1) for s in (0, 1)]
+    call = {"step": 0, "group_size": 2, "matched_ranks": 2, "bytes": 8, "dur_ns": 9_000_000,
+            "op": "all_reduce", "process_group": "0"}  # fmt: skip
+    rows = [
+        call | {"rank": rank, "call_id": n, "start_ns": begin + 10_000_000 * n}
+        for rank, begin in ((0, 0), (1, 700_000_000))
+        for n in range(6)
+    ]
+    hosts = [{"rank": 0, "world_size": 2, "host": "a", "has_base_time": base},
+             {"rank": 1, "world_size": 2, "host": host, "has_base_time": base}]  # fmt: skip
+    tables = {"rank": hosts, "step": steps, "collective": rows}
+    with Sandbox(None, "example") as sandbox:
+        fill(sandbox, Example(name="two", expect="passed", ranks=2, tables=tables))
+        assert strangers(sandbox) == (found if base else [])

@@ -2,7 +2,7 @@
 
 No call of a collective ends on one rank before it began on another. Each call so bounds by how much
 two clocks differ, from below and from above; where no difference satisfies the calls, the ranks did
-not make them together. Nor did ranks of one host that share no call and no moment.
+not make them together. Nor did ranks of one host that share no moment.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ FROM first f JOIN call c ON c.call_id = f.call_id AND c.rank <> f.rank
 GROUP BY f.rank, c.rank HAVING count(*) >= $fewest ORDER BY c.rank
 """
 
-# One host has one clock: what has ended there before a rank began cannot have met it.
+# One host has one clock: what has ended there before a rank began cannot have met it, though two
+# runs of one script have calls of the same numbers.
 _NEVER_BESIDE = """
 WITH own AS (
   SELECT rank, process_group, any_value(host) AS host, min(start_ns) AS begin_ns,
     max(end_ns) AS end_ns
   FROM call JOIN rank USING (rank) WHERE process_group IS NOT NULL
-  GROUP BY rank, process_group HAVING max(coalesce(matched_ranks, 1)) <= 1)
+  GROUP BY rank, process_group
+  HAVING max(coalesce(matched_ranks, 1)) <= 1 OR bool_and(coalesce(has_base_time, false)))
 SELECT DISTINCT b.rank FROM own a JOIN own b ON a.host = b.host AND a.rank < b.rank
   AND a.process_group = b.process_group AND (a.end_ns < b.begin_ns OR b.end_ns < a.begin_ns)
 """

@@ -130,6 +130,21 @@ QUALIFY row_number() OVER (PARTITION BY r.device_name, r.source ORDER BY length(
 CREATE VIEW run_device AS
 SELECT * EXCLUDE (source, figures), figures AS source FROM named_device WHERE source IS NULL;
 
+-- Whether a log's job runs on several hosts. None has more than 16 GPUs.
+--   is_known: by hosts, connections or communicators
+--   is_possible: or of more than eight ranks not all are seen
+CREATE VIEW several_hosts AS
+WITH world AS (
+  SELECT max((value ->> 'ranks')::BIGINT) AS ranks, max((value ->> 'nodes')::BIGINT) AS nodes
+  FROM topology WHERE kind = 'communicator'),
+seen AS (
+  SELECT count(DISTINCT host) AS hosts, count(DISTINCT rank) FILTER (kind = 'rank') AS read FROM topology),
+wires AS (SELECT count(*) AS lines FROM link WHERE kind LIKE 'net-%')
+SELECT hosts > 1 OR lines > 0 OR coalesce(nodes > 1, false)
+    OR coalesce(nodes IS NULL AND ranks > 16, false) AS is_known,
+  is_known OR coalesce(nodes IS NULL AND ranks > greatest(8, read), false) AS is_possible
+FROM world, seen, wires;
+
 -- How ranks of different hosts talk: by connections, or by what a log without any says it uses.
 --   connections: null where the log lists none
 --   ranks: senders
@@ -138,7 +153,7 @@ SELECT kind, count(*) AS connections, list(DISTINCT src ORDER BY src) AS ranks F
 WHERE kind LIKE 'net-%' GROUP BY kind
 UNION ALL
 SELECT 'net-socket', NULL, NULL FROM topology WHERE kind = 'net' AND name = 'network' AND value = 'Socket'
-  AND NOT EXISTS (SELECT 1 FROM link) HAVING count(DISTINCT host) > 1;
+  AND NOT EXISTS (SELECT 1 FROM link) AND (SELECT is_possible FROM several_hosts) HAVING count(*) > 0;
 
 -- Where collectives between hosts are known to go over TCP: gloo's all do, NCCL's where a log says
 -- that it uses sockets.
@@ -146,7 +161,8 @@ SELECT 'net-socket', NULL, NULL FROM topology WHERE kind = 'net' AND name = 'net
 CREATE VIEW tcp AS
 SELECT DISTINCT 'gloo' AS known_from FROM rank
 WHERE contains(backend, 'gloo') AND NOT contains(backend, 'nccl')
-UNION ALL SELECT 'nccl-log' FROM network_use WHERE kind = 'net-socket';
+UNION ALL SELECT 'nccl-log' FROM network_use
+  WHERE kind = 'net-socket' AND (SELECT is_known FROM several_hosts);
 
 -- Whether the network reads GPUs' memory: by connections, or where the log lists none by what NCCL
 -- says of NICs, and of the pairs of GPU and NIC that it looked at.

@@ -179,6 +179,10 @@ def _connected(text: str) -> list[Parsed]:
     return [Fact("connected", match[1].removeprefix("all "), value, "rank")]
 
 
+def _no_plugin(text: str) -> list[Parsed]:
+    return [Fact("net", "plugin", "none found")] if text.startswith("NET/") else []
+
+
 def _plugin(text: str) -> list[Parsed]:
     if match := re.match(r"NET/Plugin: Loaded net plugin (.{1,80}?)(?: \(v\d+\))?$", text):
         return [Fact("plugin", "net", match[1])]
@@ -238,6 +242,8 @@ _PARSERS: tuple[tuple[str, Callable[[str], list[Parsed]]], ...] = (
     ("threadThresholds", _thresholds),
     ("Connected ", _connected),
     ("Init timings", _timings),
+    ("No plugin found", _no_plugin),
+    ("Using internal net", _no_plugin),
     ("/Plugin: ", _plugin),
     ("P2P", _p2p),
     ("NVLS ", _nvls),

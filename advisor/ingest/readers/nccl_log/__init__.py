@@ -152,12 +152,15 @@ def _names_a_reason(head: bytes, *, asked_for: bool) -> bool:
     if asked_for and _CALLS.search(head):
         return True
     from advisor.ingest.readers.nccl_log.last_words import LAST_LINES, strength
+    from advisor.ingest.readers.nccl_log.numbered import ranks_repeat
     from advisor.model.nccl.messages import is_reason, tells_of_failure
 
     lines = head.decode(errors="replace").splitlines()
     if asked_for:
         at_end = lines[-LAST_LINES:] if len(head) < HEAD_BYTES else []
-        return any(map(tells_of_failure, lines)) or any(strength(line) > 0 for line in at_end)
+        if any(map(tells_of_failure, lines)) or any(strength(line) > 0 for line in at_end):
+            return True
+        return ranks_repeat(lines)
     return any(is_reason(line, of_several=of_several) for line in lines)
 
 

@@ -16,15 +16,13 @@ from advisor.ingest.readers.nccl_log.collected import Collected, Where
 from advisor.ingest.readers.nccl_log.communicators import Slot
 from advisor.ingest.readers.nccl_log.facts import CommLine, Fact
 from advisor.ingest.readers.nccl_log.hosts import Hosts
-from advisor.ingest.readers.nccl_log.last_words import LastWords
 from advisor.ingest.readers.nccl_log.marks import Marks, rank_of
+from advisor.ingest.readers.nccl_log.outputs import Output
 from advisor.ingest.readers.nccl_log.prefix import Record, Thread
-from advisor.ingest.readers.nccl_log.progress import Progress
 from advisor.ingest.readers.nccl_log.stalled import Stalled, begins_list
-from advisor.ingest.readers.nccl_log.tracebacks import Raised, Tracebacks
+from advisor.ingest.readers.nccl_log.tracebacks import Raised
 from advisor.ingest.readers.nccl_log.whence import (
     LINES_BELOW,
-    Around,
     host_below,
     rank_told,
     whence,
@@ -34,7 +32,6 @@ from advisor.model.nccl.messages import (
     by_form,
     named,
     passing,
-    tells_a_cause,
     tells_an_end,
 )
 from advisor.model.nccl.raised import is_guess, named_by_words, named_raised, probably
@@ -58,16 +55,6 @@ _KILLED = "rank-killed"  # which a launcher does to those that are left
 
 
 @dataclass
-class _File:
-    around: Around = field(default_factory=Around)
-    tracebacks: Tracebacks = field(default_factory=Tracebacks)
-    last_words: LastWords = field(default_factory=LastWords)
-    progress: Progress = field(default_factory=Progress)
-    told: set[str] = field(default_factory=set)
-    """What its lines are named; "" of those that are none of the catalogue's."""
-
-
-@dataclass
 class Failures:
     """``see`` and ``unsigned`` take lines without NCCL's prefix, ``signed`` messages with it."""
 
@@ -81,7 +68,7 @@ class Failures:
     """Warnings of each thread since it began to make its last communicator."""
     _gave_up: set[tuple[str, int]] = field(default_factory=set)
     """Processes that made no communicator."""
-    _files: defaultdict[str, _File] = field(default_factory=lambda: defaultdict(_File))
+    _files: defaultdict[str, Output] = field(default_factory=lambda: defaultdict(Output))
     _stalled: dict[str, Stalled] = field(default_factory=dict)
     _chained: dict[tuple[str, str], Chained] = field(default_factory=dict)
     """By file and what a launcher puts before a process's lines."""
@@ -124,6 +111,7 @@ class Failures:
             return self._raised(message, record, where, launcher, raised)
         if where[0] in self._said_last and (host := host_below(record.text)):
             self._place_above(where, host)
+        file.numbered.see(record.text, where[1])
         for waited in file.progress.see(record.text, where[1]):
             self._of_run("survived", "served", record.text[:300], waited)
         chained = self._chained.get((where[0], launcher))
@@ -180,9 +168,12 @@ class Failures:
         self._marks.place(self.collected, hosts)
 
     def _keep_cut(self) -> None:
-        """Of a file in which nothing tells a cause: the traceback at its end that is cut off."""
+        """Ranks given twice; where nothing tells a cause, the traceback at the end that is cut."""
         for path, file in self._files.items():
-            if not any(map(tells_a_cause, file.told)) and (cut := file.tracebacks.cut()):
+            if repeated := file.numbered.repeated():
+                record = Record(None, None, "", None, repeated[1])
+                self._warning(None, "ranks-numbered-twice", record, (path, repeated[0]))
+            if cut := file.cut():
                 writer, line, raised = cut
                 record = Record(None, None, "", None, raised.frames[-1].as_printed)
                 self._warning(None, "output-cut", record, (path, line), writer)
@@ -261,6 +252,8 @@ class Failures:
             if is_guess(message, raised.text):
                 self._of_run("named-by", "calls", raised.place, where)
         chained = self._chained.setdefault((where[0], launcher), Chained())
+        if (quoting := chained.quoting()) is not None:
+            self._restate(quoting, goes_on=f" {record.text.strip()[:200]}")
         for index in chained.named(record.text, message, place):
             self._restate(index, name=message)
         return taken
@@ -274,8 +267,7 @@ class Failures:
         launcher: str = "",
     ) -> int:
         """Keep what is wrong; ``slot`` is None where no prefix says who printed the line."""
-        self._files[where[0]].progress.wrong(message or "", where)
-        self._files[where[0]].told.add(message or "")
+        self._files[where[0]].names(message or "", where)
         if message in by_form():
             self._by_form += 1
             if self._by_form > _MAX_BY_FORM:

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass, field
 
 _HEAD = "Traceback (most recent call last)"
+# Behind it stands what one exception became, and before it that exception.
+_CHAINED = "The above exception was the direct cause"
 # Python tells of what a destructor raised, and goes on.
 _IGNORED = "Exception ignored "
 _OF_SYSTEM = "[Errno "
@@ -89,6 +91,8 @@ class _Open:
     is_ignored: bool = False
     has_head: bool = False
     """It is no dump of another kind."""
+    is_chained: bool = False
+    """What it comes to was raised before."""
     is_last: bool = True
     """Nothing but source stands behind its last call."""
     line: int = 0
@@ -107,6 +111,8 @@ class Tracebacks:
     _open: dict[str, _Open] = field(default_factory=dict)
     _ignored: set[str] = field(default_factory=set)
     """Writers whose next traceback is no error."""
+    _chained: set[str] = field(default_factory=set)
+    """Writers whose next traceback is of what they raised before."""
 
     def see(self, launcher: str, text: str, line: int = 0) -> Raised | None:
         """What a line says that was raised: None for all but the last line of a traceback."""
@@ -114,12 +120,16 @@ class Tracebacks:
         if _HEAD in text:
             writer = _writer(launcher)
             self.is_source = writer in self._ignored
-            self._open[writer] = _Open(is_ignored=self.is_source, has_head=True)
+            chained = writer in self._chained
+            self._open[writer] = _Open(is_ignored=self.is_source, has_head=True, is_chained=chained)
             self._ignored.discard(writer)
+            self._chained.discard(writer)
             return None
         if _IGNORED in text:
             self._ignored.add(_writer(launcher))
             return None
+        if _CHAINED in text:
+            self._chained.add(_writer(launcher))
         frame = _frame(text)
         if frame is None and not self._open:
             return None
@@ -143,7 +153,7 @@ class Tracebacks:
             (writer, traceback.line, Raised("", tuple(traceback.frames)))
             for writer, traceback in self._open.items()
             if traceback.has_head and traceback.is_last
-            if traceback.frames and not traceback.is_ignored
+            if traceback.frames and not traceback.is_ignored and not traceback.is_chained
         ]
         return max(begun, key=lambda item: item[1], default=None)
 

@@ -101,14 +101,15 @@ class BoundedTemplates(ImmutableSandboxedEnvironment):
         }
 
     def _generate(self, source: nodes.Template, *args: Any, **options: Any) -> str:
-        for one in source.find_all(nodes.Stmt):
-            inner = one.find(nodes.For)
-            if not isinstance(one, _STATEMENTS) or (
-                isinstance(one, nodes.For) and (one.recursive or inner is not None)
+        own: set[str] = set()
+        for one in source.find_all((nodes.Stmt, nodes.Name)):
+            if isinstance(one, nodes.Name):
+                own |= {one.name} if one.ctx == "store" else set()
+            elif not isinstance(one, _STATEMENTS) or (
+                isinstance(one, nodes.For) and (one.recursive or one.find(nodes.For) is not None)
             ):
                 raise TemplateSyntaxError("a loop in a loop, a macro or the like", one.lineno or 1)
-        own = {name.name for name in source.find_all(nodes.Name) if name.ctx == "store"}
-        for made in source.find_all((nodes.List, nodes.Tuple, nodes.Dict)):
+        for made in source.find_all((nodes.List, nodes.Tuple, nodes.Dict)) if own else ():
             if any(name.ctx == "load" and name.name in own for name in made.find_all(nodes.Name)):
                 raise TemplateSyntaxError("a list of what the template sets", made.lineno)
         tree = _Checked().visit(source).set_environment(self)

@@ -260,8 +260,14 @@ def _environment() -> BoundedTemplates:
         op=op_text,
         group=group_text,
     )
+    # Texts are made once or twice: what folds their constants takes an eighth of their compilation.
     return BoundedTemplates(
-        filters, undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
+        filters,
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        optimized=False,
     )
 
 

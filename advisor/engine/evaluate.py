@@ -14,6 +14,7 @@ from advisor.engine.evidence import evidence_of
 from advisor.engine.facts import Facts
 from advisor.engine.fragments import said
 from advisor.engine.group_names import group_name
+from advisor.engine.library_words import in_words_of
 from advisor.engine.needs import not_applicable, what_is_missing
 from advisor.engine.numbering import token
 from advisor.engine.partly_read import as_far_as_read
@@ -200,7 +201,10 @@ def _finding(
             if (value := render(text, known))
         },
         evidence=evidence_of(rule, sandbox, facts, known, row),
-        fix=said(rule.fix, known, render_lines),
+        fix=[
+            in_words_of(facts.made_by, text, facts.timeline)
+            for text in said(rule.fix, known, render_lines)
+        ],
         verify=" ".join(said(rule.verify, known, render_lines)),
         wrong_if=[words for text in rule.false_alarms if (words := render(text, known))],
         see=rule.see,

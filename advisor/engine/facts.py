@@ -19,6 +19,9 @@ _RUNNING = (
     "WHERE timeline = 'host'"
 )
 
+_BUILT_BY = (
+    "SELECT max(try_cast(metadata AS JSON) ->> '$.advisor.built_by.ddp') AS library FROM rank"
+)
 _SOURCE = "SELECT any_value(source) AS source FROM all_step"
 
 
@@ -36,6 +39,8 @@ class Facts(NamedTuple):
     noise_ns: int | None
     purpose: str | None = None
     is_amd: bool = False
+    made_by: str | None = None
+    """The library whose code builds DDP; '' where the script does, None where nothing tells."""
     compute_alone_ns: int = 0
     """How long compute runs and communication does not in a typical step of the rank where that is
     least: what makes communication faster takes none of it away."""
@@ -63,10 +68,12 @@ def read_facts(sandbox: Sandbox) -> Facts:
     (row,) = sandbox.records("SELECT * FROM facts")
     (steps,) = sandbox.records(_COMPUTE_ALONE)
     (running,) = sandbox.records(_RUNNING)
+    (built,) = sandbox.records(_BUILT_BY)
     (steps_by,) = sandbox.records(_SOURCE)
     share = 1.0 if running["share"] is None else float(running["share"])
     return Facts(
         **row,
+        made_by=built["library"],
         compute_alone_ns=round(steps["ns"] or 0),
         running_share=share,
         whole_trace=steps_by["source"] == "whole-trace",

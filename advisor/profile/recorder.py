@@ -21,6 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from advisor.errors import AdvisorError
 from advisor.profile import environment, files, names
+from advisor.profile.hook import construction
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
 from advisor.vocabulary.recorded_steps import STEPS
 
@@ -208,6 +209,8 @@ def _metadata() -> dict[str, Any]:
         "environment": environment.variables(),
         "versions": environment.versions(),
     }
+    if construction.built:
+        found["built_by"] = {name: how["made_by"] for name, how in construction.built.items()}
     if torch.cuda.is_available():
         found["peak_memory_bytes"] = torch.cuda.max_memory_allocated()
     return found

@@ -18,6 +18,7 @@ from typing import Any
 
 from advisor.config.atomic_files import write_atomic
 from advisor.config.own import TRIAL_FOLDER, OwnJob
+from advisor.config.script_words import how_to_write
 from advisor.config.sweep import Configuration
 from advisor.errors import AdvisorError
 from advisor.profile import own
@@ -25,7 +26,6 @@ from advisor.profile.failures import LaunchError
 from advisor.profile.hook import order
 from advisor.tune.job import Limits, Timed, settings_of, variables_of
 from advisor.tune.reference import timed
-from advisor.tune.script_words import how_to_write
 from advisor.vocabulary.numbers import real
 
 # Steps recorded after the timed ones, so that every trial can be diagnosed.

@@ -13,8 +13,8 @@ pytest.importorskip("torch")
 
 from torch.nn.parallel import DistributedDataParallel
 
+from advisor.config.script_words import how_to_write
 from advisor.profile.hook import construction
-from advisor.tune.script_words import how_to_write
 
 DDP = dict.fromkeys(["bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "comm_hook"])
 DDP_SETTINGS = {"bucket_cap_mb": 5.0, "gradient_as_bucket_view": True, "static_graph": True}

@@ -116,7 +116,7 @@ def parse_ranks(text: str) -> list[int] | None:
     for part in text.split(","):
         first, _, last = part.partition("-")
         low, high = decimal(first, most=MOST_RANKS), decimal(last or first, most=MOST_RANKS)
-        if low is None or high is None:
+        if low is None or high is None or high < low:
             raise AdvisorError(f"--ranks {text!r} is no list of ranks", hint="all, or 0,3,8-11")
         chosen += range(low, high + 1)
     return chosen

@@ -55,7 +55,8 @@ def command(
     """Run COMMAND (torchrun, accelerate launch, srun, a script) and record some of its steps.
 
     The job runs to its own end with its own output; the script is not changed. The exit status is
-    the command's. With --every or --on-demand the job is watched as long as it runs.
+    the command's, and 2 where that is 0 and nothing was recorded. With --every or --on-demand the
+    job is watched as long as it runs.
     """
     from advisor.profile import files, own
     from advisor.profile.hook.order import Order
@@ -89,7 +90,11 @@ def command(
         click.echo("advisor: the command was ended before it wrote a trace", err=True)
         return status
     if not written:
-        raise _nothing(folder, own.results(folder), chosen, skip, status)
+        why = _nothing(folder, own.results(folder), chosen, skip, status)
+        if not status:
+            raise why
+        click.echo(f"advisor: {why}", err=True)
+        return status
     if diagnose:
         from advisor import api
 

@@ -266,5 +266,6 @@ def test_a_recording_of_another_command_is_never_removed(earlier: Path) -> None:
 def test_ranks_to_record() -> None:
     assert parse_ranks("all") is None
     assert parse_ranks("0,3,8-11") == [0, 3, 8, 9, 10, 11]
-    with pytest.raises(AdvisorError, match="no list of ranks"):
-        parse_ranks("first")
+    for none in ("first", "1-0"):
+        with pytest.raises(AdvisorError, match="no list of ranks"):
+            parse_ranks(none)

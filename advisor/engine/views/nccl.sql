@@ -133,6 +133,7 @@ SELECT * EXCLUDE (source, figures), figures AS source FROM named_device WHERE so
 -- Whether a log's job runs on several hosts. None has more than 16 GPUs.
 --   is_known: by hosts, connections or communicators
 --   is_possible: or of more than eight ranks not all are seen
+--   ranks: of the largest communicator
 CREATE VIEW several_hosts AS
 WITH world AS (
   SELECT max((value ->> 'ranks')::BIGINT) AS ranks, max((value ->> 'nodes')::BIGINT) AS nodes
@@ -142,7 +143,7 @@ seen AS (
 wires AS (SELECT count(*) AS lines FROM link WHERE kind LIKE 'net-%')
 SELECT hosts > 1 OR lines > 0 OR coalesce(nodes > 1, false)
     OR coalesce(nodes IS NULL AND ranks > 16, false) AS is_known,
-  is_known OR coalesce(nodes IS NULL AND ranks > greatest(8, read), false) AS is_possible
+  is_known OR coalesce(nodes IS NULL AND ranks > greatest(8, read), false) AS is_possible, ranks
 FROM world, seen, wires;
 
 -- How ranks of different hosts talk: by connections, or by what a log without any says it uses.

@@ -18,6 +18,11 @@ from advisor.vocabulary.words import estimate
 
 MOST_STEPS = 3
 LEAST_STEPS = 4  # with fewer, who is late is not told from who happened to be (straggler-rank)
+_UNHELD = """
+SELECT 1 FROM bench_curve WHERE tool = 'inspector' AND limit_gbps IS NULL AND largest_bytes >= 64e6
+  AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'machine') LIMIT 1
+"""
+"""The Inspector's records that no data sheet is held against."""
 _STARTS = {"loading", "start", "allocator"}
 _OF_KIND = {
     "data-loading": "data-loader-stall",
@@ -41,6 +46,8 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
             tries = _tries(it)
             before = 1 if _is_idle_most(it) else 0
             return [*tries[:before], *record, *tries[before:]]
+        case "no-trace" if sandbox.records(_UNHELD):
+            return [say(STEPS, "inspected", {}), *how_to_record.all_ranks(sandbox)]
         case "no-work" | "nothing-recorded" | "no-trace" | "damaged":
             return how_to_record.all_ranks(sandbox)
         case "unrecognised":

@@ -80,7 +80,8 @@ WHERE json_exists(m, '$.advisor.workload');
 
 -- Per complete step the rank that was kept longest from it by what the others do not do: stretches
 -- longer than usual in which its host left the device idle (no data loading), and operators beyond
--- those of its other steps (an evaluation by one rank, copies for a checkpoint).
+-- those of its other steps (an evaluation by one rank, copies for a checkpoint). Where its peers do not
+-- wait for it at least half as long, their own hosts stood still too: it is nobody's.
 --   step: number of the step
 --   rank: whose pause is the longest of all
 --   pause_ns: how much longer than that of any other rank
@@ -128,14 +129,23 @@ pause AS ( -- work that every rank has more of there is no pause of one
   FROM (SELECT *, first_value(rank) OVER w AS most, first_value(works) OVER w AS worked FROM kept
     WINDOW w AS (PARTITION BY step ORDER BY kept_ns DESC))
   GROUP BY step HAVING count(*) > 1),
+waited AS (
+  SELECT rank, step, last_rank, wait_ns,
+    row_number() OVER (PARTITION BY rank, step ORDER BY start_ns) AS turn
+  FROM call WHERE wait_ns IS NOT NULL),
 again AS ( -- a first step is not warming up where most of what it takes longer comes again
   SELECT p.step, max(o.pause_ns) AS pause_ns
   FROM pause p JOIN all_step s USING (step) JOIN pause o ON o.rank = p.rank AND o.works = p.works, facts f
   WHERE p.first AND NOT o.first AND 2 * p.pause_ns > s.step_ns - f.step_ns AND CASE WHEN p.works
     THEN abs(o.operators / p.operators - 1) < 0.02
     ELSE o.pause_ns BETWEEN p.pause_ns / 2 AND 2 * p.pause_ns END GROUP BY p.step)
-SELECT step, rank, least(p.pause_ns, a.pause_ns) AS pause_ns, code, works
-FROM pause p LEFT JOIN again a USING (step) WHERE NOT first OR a.step IS NOT NULL;
+SELECT p.step, p.rank, least(p.pause_ns, a.pause_ns) AS pause_ns, code, works
+FROM pause p LEFT JOIN again a ON a.step = p.step
+WHERE (NOT first OR a.step IS NOT NULL)
+  -- who pauses is waited for, by the first call of the next step: else its peers did nothing either
+  AND (p.step NOT IN (SELECT step FROM waited) OR 2 * coalesce((SELECT max(ns) FROM (
+    SELECT w.rank, sum(wait_ns) AS ns FROM waited w WHERE w.last_rank = p.rank AND w.rank <> p.rank
+      AND (w.step = p.step OR w.step = p.step + 1 AND turn = 1) GROUP BY w.rank)), 0) >= p.pause_ns);
 
 -- One row: the mean of all complete steps, those that took many times the median included, and those
 -- of warming up where a rank pauses as in others.

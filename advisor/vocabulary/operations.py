@@ -169,3 +169,5 @@ def elements_in(dims: Any, kinds: Any = None) -> int | None:
 PICKLES, UNPICKLES = "_object_to_tensor", "_tensor_to_object"
 """Functions of torch with which every collective of Python objects pickles and unpickles: ranges of
 our recordings and, where stacks were recorded, functions end in their names."""
+DATA_LOADING = r"^enumerate\(DataLoader\)#|^## data ##$|DataLoaderIter\.__next__"
+"""Spans of torch.utils.data's iterators; '## data ##' is our own recordings' range."""

@@ -9,9 +9,8 @@ import numpy as np
 
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.store.events import Events
+from advisor.vocabulary.operations import DATA_LOADING
 
-# torch.utils.data names its iterator's spans so; '## data ##' is our own recordings' range.
-DATA_LOADING = r"^enumerate\(DataLoader\)#|^## data ##$|DataLoaderIter\.__next__"
 # Kinds of host activity, the most telling first. Names are those of the CUDA and HIP runtimes,
 # of torch's profiler and of CPython's gc callbacks as profilers record them.
 KINDS: tuple[tuple[str, str], ...] = (

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from advisor.metrics.timeline.intervals import Bools, Int64s, Intervals
 from advisor.store.columns import MISSING, rows
 from advisor.store.events import Events
+from advisor.vocabulary.operations import DATA_LOADING
 
 KINDS = ("compute", "comm", "memory", "sync", "other")
 COMPUTE, COMM, MEMORY = 0, 1, 2
@@ -29,7 +30,7 @@ BACKEND_SPAN = r"^(gloo|mpi|ucc|xccl|hccl):"
 LAUNCH_PREFIXES = ("c10d::", "_c10d_functional::", "_c10d_functional_autograd::", "symm_mem::")
 
 
-_COLLECTIVE, _P2P, _MARKER, _LAUNCH, _OPERATOR = range(5)
+_COLLECTIVE, _P2P, _MARKER, _LAUNCH, _OPERATOR, _LOADER = range(6)
 """What a host's span is, as a number: a text for each of millions takes longer than the query."""
 
 # Sharded parameters are copied into a gather's buffer just before it.
@@ -156,6 +157,7 @@ def _host(events: Events, rank: int) -> Timeline:
         SELECT rank, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns, event_id,
                CASE WHEN regexp_matches(name, '{BACKEND_SPAN}') THEN CASE
                       WHEN regexp_matches(name, 'send|recv') THEN {_P2P} ELSE {_COLLECTIVE} END
+                    WHEN regexp_matches(name, '{DATA_LOADING}') THEN {_LOADER}
                     WHEN starts_with(name, 'FSDP::') THEN {_MARKER}
                     WHEN {" OR ".join(f"starts_with(name, '{p}')" for p in LAUNCH_PREFIXES)}
                       THEN {_LAUNCH}
@@ -163,6 +165,7 @@ def _host(events: Events, rank: int) -> Timeline:
         FROM event
         WHERE run = $1 AND rank BETWEEN $2 AND $3 AND start_ns IS NOT NULL AND dur_ns > 0
           AND (class = 'cpu_op' OR regexp_matches(name, '{BACKEND_SPAN}')
+               OR class = 'annotation' AND device IS NULL AND regexp_matches(name, '{DATA_LOADING}')
                OR (starts_with(name, 'FSDP::') AND category = 'user_annotation'))
         ORDER BY rank, tid, start_ns, end_ns DESC, event_id
         """,
@@ -188,6 +191,9 @@ def _host(events: Events, rank: int) -> Timeline:
 def _working(tid: Int64s, start: Int64s, end: Int64s, role: NDArray[Any]) -> Bools:
     """Which operators are compute: outermost, without communication inside, thread by thread.
 
+    What a data loader runs on the training's thread (decoding, augmenting) is loading: none of the
+    step's work, whoever does it.
+
     The arrays are sorted by thread, start and descending end, so that a parent stands before
     its children.
     """
@@ -197,6 +203,9 @@ def _working(tid: Int64s, start: Int64s, end: Int64s, role: NDArray[Any]) -> Boo
         roles = role[here]
         markers = np.sort(start[here][np.isin(roles, (_LAUNCH, _MARKER))])
         candidates = here[roles == _OPERATOR]
+        loading = here[roles == _LOADER]
+        loads = Intervals.of(start[loading], end[loading])
+        candidates = candidates[~loads.contains(start[candidates])]
         if not len(markers):
             # A backend's own thread: what runs inside a collective's span is part of it.
             inside = here[roles == _COLLECTIVE]

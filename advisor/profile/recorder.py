@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from advisor.errors import AdvisorError
-from advisor.profile import environment, files, names
+from advisor.profile import environment, files, names, outside_backward
 from advisor.profile.hook import construction
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
 from advisor.vocabulary.recorded_steps import STEPS
@@ -81,6 +81,7 @@ class StepRecorder:
 
     def count_optimizer_steps(self) -> None:
         """Count a step whenever the first optimizer that is seen has stepped."""
+        outside_backward.watch()
         self._hook = register_optimizer_step_post_hook(self._optimizer_stepped)
 
     def _optimizer_stepped(self, optimizer: Any, *_: Any) -> None:
@@ -89,7 +90,7 @@ class StepRecorder:
         if self._counted is None:
             self._counted = id(optimizer)
         if id(optimizer) == self._counted:
-            self.step()
+            outside_backward.run(self.step)
 
     def step(self) -> None:
         """One training step has ended."""

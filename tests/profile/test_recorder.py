@@ -66,6 +66,42 @@ def test_the_time_without_a_core_is_noted_for_each_recorded_step(tmp_path: Path)
     assert all(wait >= 0 for wait in waits)
 
 
+IN_BACKWARD = """
+import torch
+layers = [torch.nn.Linear(8, 8) for _ in range(4)]
+own = {}
+def step(p):
+    own[p].step()
+    own[p].zero_grad()
+for layer in layers:
+    for p in layer.parameters():
+        own[p] = torch.optim.AdamW([p])
+        p.register_post_accumulate_grad_hook(step)
+model = torch.nn.Sequential(*layers)
+for _ in range(14):
+    model(torch.randn(4, 8)).sum().backward()
+print("finished")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("road", ["command", "module"])
+def test_an_optimizer_may_step_in_the_backward_pass(tmp_path: Path, road: str) -> None:
+    """The profiler was started and stopped inside of it, which ended the job with SIGSEGV."""
+    (tmp_path / "train.py").write_text(IN_BACKWARD)
+    asked = ["--steps", "3", "--skip", "4", "-o", str(tmp_path / "traces")]
+    ways = {
+        "command": ["-m", "advisor", "record", *asked, "--", sys.executable, "train.py"],
+        "module": ["-m", "advisor.record", *asked, "train.py"],
+    }
+    ended = subprocess.run(
+        [sys.executable, *ways[road]], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "finished" in ended.stdout
+    assert len(steps_in(tmp_path / "traces" / "rank0.json.gz")) == 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("stacks", [True, False])
 def test_with_stacks_a_pause_has_the_name_of_what_runs_there(tmp_path: Path, stacks: bool) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from advisor.profile import outside_backward
 from advisor.profile.hook import construction, order
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Steps:
             return backward(tensors, *args, **kwargs)
 
         torch.autograd.backward = counted
+        outside_backward.watch()
         self._handle = register_optimizer_step_post_hook(self._stepped)
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
@@ -82,6 +84,10 @@ class Steps:
             self._losses.append(torch.stack([p.float() for p in self._pending]).mean())
         self._backwards, self._pending = 0, []
         self.seen += 1
+        outside_backward.run(self._ended)
+
+    def _ended(self) -> None:
+        """A step has ended, and no backward pass runs."""
         try:
             self._show_life()
             if self.asked.every or self.asked.on_demand:

@@ -44,6 +44,7 @@ def of_inputs(store: Store, sandbox: Sandbox, facts: Facts) -> list[Note]:
         *_of_probes(sandbox),
         *_of_benchmarks(sandbox),
         *_of_clocks(facts),
+        *_of_outputs(sandbox),
     ]
 
 
@@ -215,6 +216,14 @@ def _of_probes(sandbox: Sandbox) -> list[Note]:
         "SELECT value FROM topology WHERE kind = 'probe-use' AND value IS NOT NULL"
     )
     return [note("probe", words=str(row["value"])) for row in rows]
+
+
+def _of_outputs(sandbox: Sandbox) -> list[Note]:
+    """Outputs of jobs that tell of nothing that is judged."""
+    (row,) = sandbox.records(
+        "SELECT sum(value::BIGINT) AS lines FROM topology WHERE kind = 'output' AND name = 'silent'"
+    )
+    return [note("silent-output", lines=int(row["lines"]))] if row["lines"] else []
 
 
 def _of_benchmarks(sandbox: Sandbox) -> list[Note]:

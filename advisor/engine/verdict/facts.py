@@ -87,7 +87,14 @@ _SAVES = (
 # (Shoeybi et al., Megatron-LM, 2019, figure 5). Of more some is lost.
 _TENSOR_PARALLEL = 0.23
 _BACKWARD = 2 / 3  # of compute: twice the FLOPs of the forward pass
-_LOSSES = {"file-not-read", "file-lost-records", "file-partly-read", "ranks-cut", "events-lost"}
+_LOSSES = {
+    "file-not-read",
+    "file-lost-records",
+    "file-partly-read",
+    "ranks-cut",
+    "events-lost",
+    "silent-output",
+}
 
 
 class Shares(NamedTuple):

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from advisor.errors import AdvisorError
 from advisor.ingest.readers._text import numbered_lines, split_launcher
 from advisor.ingest.readers.nccl_log.collect import Log
+from advisor.ingest.readers.nccl_log.communicators import Slot
+from advisor.ingest.readers.nccl_log.facts import Fact
 from advisor.ingest.readers.nccl_log.jobs import refuse_several_logs
 from advisor.ingest.readers.nccl_log.write import write_log
 from advisor.ingest.readers.nccl_tests.record import Harvest
@@ -39,7 +41,7 @@ def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str
     if not sources:
         return
     log = Log()
-    files = [_read(source, log, context) for source in sources]
+    files = [_read(source, log, context, format_name) for source in sources]
     in_files = log.collected.counts.copy()
     of_jobs = [str(file.source.path) for file in files if not file.harvest.measurements]
     refuse_several_logs([log.told[path] for path in of_jobs if path in log.told])
@@ -55,10 +57,10 @@ def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str
         write_harvest(context, file.source, file.harvest, format_name, also_read=file.understood)
 
 
-def _read(source: Source, log: Log, context: ReadContext) -> _File:
+def _read(source: Source, log: Log, context: ReadContext, format_name: str) -> _File:
     tables = TableParser(source.path)
     path = str(source.path)
-    understood = 0
+    understood = number = 0
     refused = None
     damage: str | None = None
     before = log.collected.counts.copy()
@@ -77,5 +79,9 @@ def _read(source: Source, log: Log, context: ReadContext) -> _File:
     except AdvisorError as error:
         refused = error.message
     harvest = tables.finish()
+    if format_name == "nccl-log" and not understood and not harvest.measurements and number:
+        # A job's output that tells of no failure: how much was looked at.
+        said = Fact("output", "silent", f"{number}", "run")
+        understood = log.collected.keep(Slot("", 0), [said], (path, number))
     harvest.notes += [note for note in (damage, refused) if note is not None]
     return _File(source, harvest, understood, refused, log.collected.counts - before)

@@ -63,6 +63,7 @@ said-at         time                 when that line was printed, or the last bef
                                      several files and all have one
 output          passing              a line at the end of an output that tells of a failure in words
                                      of no known form, after which the job went on
+output          silent               lines of a job's output that name nothing of the above
 progress        step                 the last line looked at of a file whose job trained on
 =============== ==================== =============================================================
 
@@ -149,8 +150,8 @@ def _names_a_reason(head: bytes, *, asked_for: bool) -> bool:
     of_several = _OF_SEVERAL.search(head) is not None
     if (of_several and _RAISED.search(head)) or _OF_A_RANK.search(head):
         return True
-    if asked_for and _CALLS.search(head):
-        return True
+    if asked_for and (of_several or _CALLS.search(head)):
+        return True  # of a job's output without a failure what it lacks is told
     from advisor.ingest.readers.nccl_log.last_words import LAST_LINES, strength
     from advisor.ingest.readers.nccl_log.numbered import ranks_repeat
     from advisor.model.nccl.messages import is_reason, tells_of_failure

@@ -20,7 +20,7 @@ _PLACE = re.compile(r"[\w./\-]{1,200}:\d{1,6}$")
 _SPACED = re.compile(r" ([\w./\-]{1,80}\.(?:h|cc?|cu)) (\d{1,6})$")  # 2.3, 2.4: file line
 _FUNCTION = re.compile(r" \(\w{1,100}\)$")  # 2.30.7 on: file:line (function) NCCL WARN
 _SIGNATURE = re.compile(r"\([^()]{0,600}\)(:\d{1,6})$")  # aws-ofi-nccl: function(types):line
-_VERSION = re.compile(r"NCCL version (?=\d)")
+_VERSION = re.compile(r"NCCL version (?=\d)|RCCL version ?:? (?=\d)")
 _DATE = re.compile(r"\[\d{4}-\d\d-\d\d[ T][\d:.]+\]\s*$")
 _CUT_DATE = re.compile(r"\[(?:\d{1,4}|\d{4}-[\d\-: T.]*)\]?$")
 _DIGITS = re.compile(r"\d+")

@@ -178,6 +178,10 @@ def _say(
         f"  {calibration.within_a_quarter:.0%} of these rows come out within 0.8 to 1.25 of "
         "what was measured (fitted, not held out)"
     )
+    click.echo(
+        f"  It is of {calibration.machine}: on other clusters of its kind 86 % of calls to 64 KB and "
+        "93 % above came out so, on other kinds of machine 2 % and 45 % (17 public tables)"
+    )
     for line in dropped:
         click.echo(f"  left out: {line}")
     click.echo(f"written: {output}")

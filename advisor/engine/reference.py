@@ -43,6 +43,7 @@ class Bug(_Strict):
     op: str | None = None
     algorithm: str | None = None
     channels_at_most: int | None = None
+    said: str | None = None  # a line of NCCL's log that shows it on any device
     graphs: bool | None = None  # only of runs that replay CUDA graphs
     workaround: dict[str, str] | None = None
 

@@ -179,8 +179,8 @@ def _say(
         "what was measured (fitted, not held out)"
     )
     click.echo(
-        f"  It is of {calibration.machine}: on other clusters of its kind 86 % of calls to 64 KB and "
-        "93 % above came out so, on other kinds of machine 2 % and 45 % (17 public tables)"
+        f"  it is of {calibration.machine}. In 17 public tables other clusters of a kind had 86 % "
+        "(to 64 KB) and 93 % (above) so. Other kinds of machine had 2 % and 45 %."
     )
     for line in dropped:
         click.echo(f"  left out: {line}")

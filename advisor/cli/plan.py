@@ -158,7 +158,8 @@ def _cells(estimate: Any, always: bool = False) -> list[str]:
                     layout.pipeline,
                 ],
             )
-        ),
+        )
+        + (f" v{layout.interleave}" if layout.interleave > 1 else ""),
         f"{layout.micro_batch}x{layout.accumulation}",
         {"full": "yes", "none": "no"}.get(again, again),
         f"{estimate.memory_bytes / 1e9:,.1f}",
@@ -182,6 +183,8 @@ def _detail(plan: Plan, always: bool) -> str:
     for row, text in zip(plan.rows, texts[1:], strict=True):
         lines.append(("> " if row is plan.recommended else "  ") + text)
         lines += [f"      {reason}" for reason in row.reasons]
+    if any(row.estimate.layout.interleave > 1 for row in plan.rows):
+        lines.append("  vN: each stage holds N chunks of layers (interleaved 1F1B)")
     if plan.recommended is None:
         lines += ["", "nothing fits: more GPUs, a shorter sequence, or offload to the host"]
     if plan.options:

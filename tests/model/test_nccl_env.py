@@ -114,6 +114,8 @@ def test_unknown_names_get_a_suggestion() -> None:
     issue = only("NCCL_IB_HAC", "mlx5_0")[0]
     assert (issue.severity, issue.title) == ("warning", "NCCL does not know this variable")
     assert issue.action == "Did you mean NCCL_IB_HCA?"
+    # A word too many, where the nearest spelling is another variable's.
+    assert only("NCCL_DYNAMIC_CHUNK_SIZE", "1")[0].action == "Did you mean NCCL_CHUNK_SIZE?"
     assert "spelling" in only("NCCL_XYZZY", "1")[0].action
 
 

@@ -521,3 +521,14 @@ def test_the_command_shows_all_sizes_in_short() -> None:
     text = CliRunner().invoke(command, ["llama2-70b", "dgx-h100"])
     assert "1024 GPUs" in text.output
     assert "nothing fits" in text.output
+
+
+def test_the_table_shows_the_chunks_of_an_interleaved_pipeline() -> None:
+    own = ["--gpus", "512", "--tp", "8", "--pp", "8", "--micro-batch", "1"]
+    with_chunks = CliRunner().invoke(command, ["gpt3-175b", "dgx-h100", *own, "--interleave", "2"])
+    assert with_chunks.exit_code == 0, with_chunks.output
+    assert "8x8x8 v2" in with_chunks.output
+    assert "vN: each stage holds N chunks" in with_chunks.output
+    without = CliRunner().invoke(command, ["gpt3-175b", "dgx-h100", *own, "--interleave", "1"])
+    assert "8x8x8 " in without.output
+    assert " v2" not in without.output and "vN" not in without.output

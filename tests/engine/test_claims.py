@@ -159,12 +159,13 @@ def test_data_that_ranks_wait_for_in_turn_is_no_reason_for_one_with_more_work(
 
 
 def test_cores_that_are_lacking_are_no_reason_for_a_pause_that_is_longer() -> None:
-    """GIVEN rank 1 lacks its core for 20 ms a step and stands still for 80 in step 2."""
+    """GIVEN rank 1 lacks its core for 20 ms a step and stands still for 50 in step 2, where its
+    peer waits for 15 and, in the step behind it, for 15."""
     metadata = '{"advisor": {"core_wait_ns": [20000000, 20000000, 20000000, 20000000]}}'
     tables = {
         "rank": [{"rank": [0, 1], "world_size": 2, "timeline": "host", "metadata": metadata}],
         "step": [{"rank": [0, 1], "step": [0, 1, 2, 3], "step_ns": 100_000_000}],
-        "host_gap": [{"rank": 1, "step": 2, "kind": "other", "idle_ns": 80_000_000}],
+        "host_gap": [{"rank": 1, "step": 2, "kind": "other", "idle_ns": 50_000_000}],
         "lateness": {"systematic": False},
     }
     assert waiting_claims("no-free-core", {"ranks": [0, 1]}, tables) == [0, 1]

@@ -516,7 +516,7 @@ def test_the_way_of_an_error_through_nccl_is_read_where_no_warning_tells_of_it(
     for number, (cause, lines) in enumerate(TRAILS.items()):
         log = tmp_path / f"{number}.log"
         marked = [line if " WARN " in line else f"NCCL INFO {line}" for line in lines]
-        marked.insert(0, "NCCL INFO NCCL version 2.27.7+cuda12.4")
+        marked.insert(0, "NCCL INFO NCCL version 2.25.1+cuda12.4")  # one that has all of the causes
         log.write_text(
             "".join(f"a1:71:9{thread} [0] {line}\n" for thread, line in enumerate(marked))
         )

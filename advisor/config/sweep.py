@@ -30,6 +30,8 @@ _INTERFACE = "env.GLOO_SOCKET_IFNAME"
 # Whose variables these are: no other backend reads them, whatever a space says.
 _READ_BY = {"NCCL_": "nccl", "TORCH_NCCL_": "nccl", "GLOO_": "gloo", "TORCH_GLOO_": "gloo"}
 _MODELLED = ("NCCL_ALGO", "NCCL_PROTO")
+# They send or reduce in fewer bits, or train another way, whoever lists them.
+_CHANGE_TRAINING = {STRATEGY, "comm_hook", "reduce_precision"}
 
 
 def _no_axis(setting: str) -> str | None:
@@ -58,6 +60,7 @@ class Axis(FileModel):
     strategies: list[str] = Field([])
     changes_training: bool = Field(
         default=False,
+        validate_default=True,
         description="the setting changes numerics, batch or semantics, not only speed",
     )
     why: str = ""
@@ -74,6 +77,11 @@ class Axis(FileModel):
         if len({repr(value) for value in values}) != len(values):
             raise ValueError("lists a value twice")
         return values
+
+    @field_validator("changes_training")
+    @classmethod
+    def _by_itself(cls, told: bool, info: ValidationInfo) -> bool:
+        return told or info.data.get("setting") in _CHANGE_TRAINING
 
     @field_validator("setting", mode="before")
     @classmethod

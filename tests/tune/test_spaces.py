@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from advisor.cli.tune import command
+from advisor.config.own import OwnSpace
 from advisor.config.sweep import Axis, Space, load_space
 from advisor.errors import AdvisorError
 
@@ -152,3 +153,15 @@ def test_what_no_sweep_can_compare_is_refused_with_its_line_and_the_reason(
     with pytest.raises(AdvisorError, match=f"{setting} is no axis: {why}") as error:
         load_space(space)
     assert f"{space}:2: " in str(error.value)
+
+
+def test_what_changes_the_numbers_is_known_whoever_lists_it(tmp_path: Path) -> None:
+    """Nobody has to write ``changes_training`` for a hook that sends fp16."""
+    space = tmp_path / "space.yaml"
+    space.write_text(
+        "axes: [{setting: comm_hook, values: [none, fp16]}, {setting: bucket_cap_mb, values: [1]}]\n"
+    )
+    read = load_space(space, OwnSpace)
+    assert [axis.changes_training for axis in read.axes] == [True, False]
+    # what else changes the training is for its author to say
+    assert Axis(setting="seed", values=[1], changes_training=True).changes_training

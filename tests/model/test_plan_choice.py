@@ -17,7 +17,6 @@ from advisor.model.plan_communication import Case
 from advisor.model.plan_estimate import estimate
 from advisor.model.plan_layout import Own, Settings
 from advisor.model.presets import preset
-from advisor.model.transformer import TransformerShape
 
 
 @pytest.mark.parametrize(
@@ -121,10 +120,7 @@ def test_a_plan_says_that_fsdp_scatters_in_every_micro_batch() -> None:
 
 def test_bloom_is_planned_as_it_was_trained() -> None:
     # 384 A100, 2,048 sequences: a pipeline of 12 is no power of two
-    shape = TransformerShape(
-        name="bloom", layers=70, hidden=14336, heads=112, ffn_hidden=57344, vocab=250880,
-        sequence=2048, bias=True, tied_embeddings=True, norm_tensors=2,
-    )  # fmt: skip
+    shape = preset("bloom-176b")
     plan = make_plan(shape, "dgx-a100", 384, global_batch=2048)
     assert plan.recommended is not None
     own = make_plan(

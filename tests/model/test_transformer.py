@@ -50,6 +50,10 @@ def test_gpt3_count_is_the_papers_174_6_billion() -> None:
     assert parameters(preset("gpt3-175b")).total == pytest.approx(174.6e9, rel=1e-4)
 
 
+def test_bloom_has_what_its_card_counts_but_for_the_norm_behind_the_embedding() -> None:
+    assert parameters(preset("bloom")).total == 176_247_271_424 - 2 * 14336
+
+
 def test_untying_the_head_adds_one_embedding() -> None:
     tied = presets()["gpt2-large"]
     untied = TransformerShape(**{**vars(tied), "tied_embeddings": False})

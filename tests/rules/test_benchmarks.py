@@ -156,6 +156,25 @@ def test_of_five_pairs_those_that_reach_half_are_named_with_the_host_they_share(
     assert item.hosts == ["n2"]
 
 
+@pytest.mark.parametrize(
+    ("names", "severity"),
+    [
+        (["n1-n2", "n1-n3", "n1-n4", "n2-n4", "n3-n4"], "warning"),
+        (["ring-ll", "ring-ll128", "ring-simple", "tree-ll", "tree-simple"], "info"),
+    ],
+)
+def test_files_named_after_pairs_of_hosts_are_of_pairs(
+    tmp_path: Path, names: list[str], severity: str
+) -> None:
+    """Tables of the same hosts may be of other settings, unless their files name other hosts."""
+    for name, gbps in zip(names, (48, 47, 24, 24, 24), strict=True):
+        text = printed(of(gbps, device="NVIDIA A100-SXM4-80GB"))
+        (tmp_path / f"{name}.log").write_text(text)
+    (item,) = found(tmp_path, [])
+    assert (item.rule, item.severity.value) == ("benchmark-below-others", severity)
+    assert all(f"{name}.log" in item.title for name in names[2:])
+
+
 def test_the_host_most_of_whose_pairs_are_slow_is_named_beside_other_slow_pairs(
     tmp_path: Path,
 ) -> None:

@@ -52,6 +52,14 @@ def test_named_takes_the_release() -> None:
     assert named(line, is_warning=False, release=(2, 26, 2)) is None
 
 
+def test_cumem_host_memory_is_the_cause_from_the_release_on_that_has_it() -> None:
+    line = "transport/shm.cc:590 NCCL WARN Cuda failure 101 'invalid device ordinal'"
+    assert named(line, is_warning=True, release=(2, 24, 3)) == "cumem-host-device"
+    assert named(line, is_warning=True, release=(2, 22, 3)) == "invalid-device"
+    (entry,) = (item for item in messages() if item.id == "cumem-host-device")
+    assert "NCCL_CUMEM_HOST_ENABLE=0" in entry.fix
+
+
 @pytest.mark.parametrize(
     "wrong", [{}, {"since": "2.x"}, {"since": "2.24.3", "before": "2.24.3"}, {"until": "2.24"}]
 )

@@ -667,3 +667,51 @@ def test_a_plugin_that_was_asked_for_and_is_not_there_is_named(
     found = first_causes(tmp_path, {"job": log})
     missing = [it for it in found.values() if it.evidence.facts["message"] == "plugin-missing"]
     assert [str(it.severity) for it in missing] == (["warning"] if is_missing else [])
+
+
+def test_a_plugin_for_efa_that_does_not_start_warns_of_tcp_between_hosts(tmp_path: Path) -> None:
+    """On one host it does no harm; a log that tells of one, and not how many, says so."""
+    lines = ("NCCL INFO NCCL version 2.21.5+cuda12.4",
+             "nccl_net_ofi_init:1483 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
+             "NCCL INFO Using network Socket")  # fmt: skip
+    log = {
+        names: "".join(f"{host}:9:9 [0] {line}\n" for host in names.split() for line in lines)
+        for names in ("a1 a2", "a1")
+    }
+    (two,) = first_causes(tmp_path, {"job": log["a1 a2"]}).values()
+    assert (two.evidence.facts["message"], str(two.severity)) == ("ofi-not-started", "warning")
+    assert "TCP" in two.title
+    assert "EFA" in two.title
+    (one,) = first_causes(tmp_path, {"other": log["a1"]}).values()
+    assert (str(one.severity), one.title.split(":")[0]) == ("info", "On several hosts")
+
+
+@pytest.mark.parametrize(
+    ("driver", "after", "is_named"),
+    [
+        (11040, "", True),
+        (12020, "", False),  # minor releases of one major are compatible
+        (13000, "", False),
+        (11040, "h1:9:9 [0] NCCL INFO Connected all rings\n", False),  # it runs all the same
+    ],
+)
+def test_a_driver_of_an_older_major_release_of_cuda_is_named(
+    tmp_path: Path, driver: int, after: str, is_named: bool
+) -> None:
+    log = (
+        "h1:9:9 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n"
+        f"h1:9:9 [0] NCCL INFO cudaDriverVersion {driver}\n" + after
+    )
+    found = list(first_causes(tmp_path, {"job": log}).values())
+    assert [item.evidence.facts["message"] for item in found] == ["driver-too-old"] * is_named
+    assert all("11.4" in item.message and "12.4" in item.message for item in found)
+
+
+def test_a_watchdog_that_ends_its_process_ended_the_job(tmp_path: Path) -> None:
+    log = (
+        "[rank0]:[F1129 10:00:00.1 ProcessGroupNCCL.cpp:1553] [PG ID 0 PG GUID 0 Rank 0] "
+        "Terminating the process after attempting to dump debug info, due to ProcessGroupNCCL "
+        "watchdog hang.\n"
+    )
+    (item,) = first_causes(tmp_path, {"job": log}).values()
+    assert (str(item.severity), item.ranks) == ("critical", [0])

@@ -175,12 +175,12 @@ UNION ALL SELECT 'nccl-log' FROM network_use
 CREATE VIEW gpudirect AS
 SELECT 'connections' AS what, count(*) FILTER (NOT gdr) AS without, count(*) AS total,
   list(DISTINCT src ORDER BY src) FILTER (NOT gdr) AS ranks,
-  list(DISTINCT h.host ORDER BY h.host) FILTER (NOT gdr) AS hosts
+  list(DISTINCT h.host ORDER BY h.host) FILTER (NOT gdr AND h.host IS NOT NULL) AS hosts
 FROM link l LEFT JOIN rank_host h ON h.rank = l.src WHERE l.kind = 'net-ib' HAVING count(*) > 0
 UNION ALL
 SELECT CASE WHEN name LIKE 'GPU%' THEN 'pairs of GPU and NIC' ELSE 'NICs' END,
   count(*) FILTER (value ->> 'enabled' = 'false'), count(*), NULL,
-  list(DISTINCT host ORDER BY host) FILTER (value ->> 'enabled' = 'false')
+  list(DISTINCT host ORDER BY host) FILTER (value ->> 'enabled' = 'false' AND host IS NOT NULL)
 FROM topology WHERE kind = 'gdr' AND coalesce(value ->> 'net', 'IB') <> 'Socket'
   AND NOT EXISTS (SELECT 1 FROM link WHERE kind LIKE 'net-%')
   AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'net' AND name = 'network' AND value = 'Socket')

@@ -210,6 +210,21 @@ FROM (SELECT host, min(value) AS release, min(source) AS source FROM topology
 WHERE NOT EXISTS (FROM said_line WHERE name = 'version-mismatch')
 HAVING count(DISTINCT release) > 1
 UNION ALL
+-- A runtime of CUDA asks for a driver of its own major release or a later one; minor ones are compatible
+-- (NVIDIA's guide to CUDA's compatibility). A package cuda-compat reports its own release.
+SELECT 'driver-too-old', count(*), string_agg(DISTINCT coalesce(d.host || ': ', '') || 'the driver is of CUDA '
+    || d.release // 1000 || '.' || d.release % 1000 // 10 || ', NCCL''s runtime of ' || c.value, ', '),
+  min(d.source), NULL, list(DISTINCT d.host) FILTER (d.host IS NOT NULL), min(d.line)
+FROM (SELECT host, source, value::BIGINT AS release,
+    try_cast(regexp_extract(source, ':(\d{1,9})$', 1) AS BIGINT) AS line
+  FROM topology WHERE kind = 'version' AND name = 'driver') d
+JOIN topology c ON c.kind = 'version' AND c.name = 'cuda' AND c.host IS NOT DISTINCT FROM d.host
+WHERE d.release // 1000 < try_cast(split_part(c.value, '.', 1) AS BIGINT)
+  AND NOT EXISTS (FROM said_line WHERE name = 'driver-too-old')
+  -- What talks or trains has a driver that does.
+  AND NOT EXISTS (FROM link) AND NOT EXISTS (FROM topology WHERE kind IN ('progress', 'channels', 'connected'))
+HAVING count(*) > 0
+UNION ALL
 -- So do hosts of which each uses one network, and not the same.
 SELECT 'network-differs', count(*), string_agg(host || ' ' || network, ', ' ORDER BY host),
   min(source), NULL, list(host ORDER BY host), NULL

@@ -158,10 +158,12 @@ def test_what_no_sweep_can_compare_is_refused_with_its_line_and_the_reason(
 def test_what_changes_the_numbers_is_known_whoever_lists_it(tmp_path: Path) -> None:
     """Nobody has to write ``changes_training`` for a hook that sends fp16."""
     space = tmp_path / "space.yaml"
-    space.write_text(
-        "axes: [{setting: comm_hook, values: [none, fp16]}, {setting: bucket_cap_mb, values: [1]}]\n"
+    lines = (
+        "- {setting: comm_hook, values: [none, fp16]}",
+        "- {setting: bucket_cap_mb, values: [1]}",
     )
+    space.write_text("\n".join(["axes:", *lines, ""]))
     read = load_space(space, OwnSpace)
     assert [axis.changes_training for axis in read.axes] == [True, False]
     # what else changes the training is for its author to say
-    assert Axis(setting="seed", values=[1], changes_training=True).changes_training
+    assert Axis(setting="micro_batch", values=[1], changes_training=True).changes_training

@@ -222,9 +222,11 @@ def _failed(status: int, folder: Path, found: list[dict[str, Any]]) -> LaunchErr
 def why_nothing(folder: Path) -> tuple[str, str]:
     """Why a command that ended by itself left nothing, and what to do."""
     if order.loaded(folder).exists():
+        made = order.steps_made(folder)
+        seen = f" (it made {made})" if made else ""
         return (
-            "it ended before enough steps of a torch optimizer were made, or could not write "
-            "(its output says so)",
+            f"it ended before enough steps of a torch optimizer were made{seen}, or could not "
+            "write (its output says so)",
             "give it more steps, or skip and ask for fewer",
         )
     return unheard()

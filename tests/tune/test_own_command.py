@@ -157,6 +157,25 @@ def test_only_a_trial_keeps_the_losses_of_all_steps(
     assert len(steps._losses) + len(steps._pending) == kept
 
 
+def test_a_script_that_makes_too_few_steps_is_told_how_many(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        "layer = torch.nn.Linear(2, 2)\n"
+        "optimizer = torch.optim.SGD(layer.parameters(), 0.1)\n"
+        "for _ in range(8):\n"
+        "    layer(torch.ones(1, 2)).sum().backward()\n"
+        "    optimizer.step()\n"
+    )
+    asked = Order(str(tmp_path / "out"), warmup=10, traced=12)
+    (tmp_path / "out").mkdir()
+    assert own.attached([sys.executable, str(script)], asked, os.environ) == 0
+    assert (
+        "enough steps of a torch optimizer were made (it made 8)"
+        in own.why_nothing(tmp_path / "out")[0]
+    )
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to tell of a parent's end")
 def test_the_launcher_is_asked_to_end_where_the_sweep_is_killed(tmp_path: Path) -> None:
     # GIVEN a launcher that says when it is asked to end

@@ -94,8 +94,14 @@ def _hex(document: Mapping[str, Any]) -> str:
 
 
 def alive(folder: Path, rank: int) -> Path:
-    """The file whose time a rank renews while it steps."""
+    """The file whose time a rank renews while it steps; it holds how many steps it has made."""
     return folder / HIDDEN / f"rank{rank}.alive"
+
+
+def steps_made(folder: Path) -> int:
+    """How many steps the rank with most has made, as far as the ranks wrote it down."""
+    texts = [path.read_text(encoding="utf-8") for path in (folder / HIDDEN).glob("rank*.alive")]
+    return max((int(text) for text in texts if text.isdecimal()), default=0)
 
 
 def loaded(folder: Path) -> Path:

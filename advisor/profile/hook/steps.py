@@ -8,6 +8,7 @@ the step's loss where it is one number.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import resource
@@ -193,6 +194,7 @@ class Steps:
     def _finish(self) -> None:
         """Everything that was asked for is there: write it, and end where that was asked for."""
         self._handle.remove()
+        atexit.unregister(self._note_steps)
         rank, world = _rank_and_world()
         self._write(rank, world)
         if not self.asked.ends:
@@ -224,9 +226,14 @@ class Steps:
     def _show_life(self) -> None:
         now = time.monotonic()
         if now - self._alive_at >= _ALIVE_EVERY_S:
+            if not self._alive_at:  # how many there were, where a script ends before the next time
+                atexit.register(self._note_steps, _rank_and_world()[0])
             self._alive_at = now
-            rank, _ = _rank_and_world()
-            order.alive(self.folder, rank).touch()
+            self._note_steps(_rank_and_world()[0])
+
+    def _note_steps(self, rank: int) -> None:
+        with contextlib.suppress(FileNotFoundError):  # at exit the folder may be gone
+            order.alive(self.folder, rank).write_text(str(self.seen), encoding="utf-8")
 
 
 def _leave() -> NoReturn:

@@ -72,6 +72,12 @@ def command(
     before it is recommended, and where nothing wins the answer is to leave the settings alone.
     """
     if check_env:
+        for name, value in (("topology", topology), ("calibration", fitted), ("nodes", nodes)):
+            if value is not None:
+                raise click.UsageError(
+                    f"--{name} has no effect with --check-env: with --sweep it models NCCL's "
+                    "settings, and advisor nccl-model shows them alone"
+                )
         return _check_env(nccl_version)
     if not sweep:
         raise click.UsageError("say what to do: --sweep or --check-env")

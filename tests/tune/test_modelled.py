@@ -111,6 +111,13 @@ def test_nodes_of_no_machine_are_refused(tmp_path: Path, trials: list[str]) -> N
     assert not trials
 
 
+def test_a_check_of_the_environment_takes_no_machine(tmp_path: Path, trials: list[str]) -> None:
+    for name, value in (("topology", "dgx-h100"), ("calibration", "c.yaml"), ("nodes", "2")):
+        with pytest.raises(click.UsageError, match=f"--{name} has no effect with --check-env"):
+            run(tmp_path, SPACE, "--check-env", f"--{name}", value)
+    assert not trials
+
+
 @pytest.mark.parametrize(
     ("arguments", "space", "said"),
     [

@@ -80,8 +80,8 @@ class Axis(FileModel):
 
     @field_validator("changes_training")
     @classmethod
-    def _by_itself(cls, told: bool, info: ValidationInfo) -> bool:
-        return told or info.data.get("setting") in _CHANGE_TRAINING
+    def _by_itself(cls, marked: bool, info: ValidationInfo) -> bool:
+        return marked or info.data.get("setting") in _CHANGE_TRAINING
 
     @field_validator("setting", mode="before")
     @classmethod

@@ -715,3 +715,15 @@ def test_a_watchdog_that_ends_its_process_ended_the_job(tmp_path: Path) -> None:
     )
     (item,) = first_causes(tmp_path, {"job": log}).values()
     assert (str(item.severity), item.ranks) == ("critical", [0])
+
+
+def test_the_process_that_its_launcher_names_alone_is_the_place(tmp_path: Path) -> None:
+    line = (
+        "E1129 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) "
+        "local_rank: {} (pid: 123) of binary: /usr/bin/python\n"
+    )
+    logs = {"one": line.format(2), "two": line.format(2) + line.format(3)}
+    found = first_causes(tmp_path, logs)
+    assert [str(item.severity) for item in found.values()] == ["critical"] * 2
+    assert found["one"].evidence.facts["local_rank"] == "2"
+    assert found["two"].evidence.facts["local_rank"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Literal
 
@@ -34,8 +35,12 @@ def test_the_quick_reading_of_every_shipped_file_is_the_careful_one(part: int) -
     files = _files()
     assert len(files) > 50
     for path in files[part::4]:
-        # As text too: 1 and 1.0 and True are equal otherwise.
-        assert repr(read_plain(path)) == repr(plain(read_yaml(path))), path
+        # As text: 1 and 1.0 and True are equal otherwise. Keys sorted: what `<<` merges comes
+        # before a mapping's own keys in one reader and after them in the other.
+        quick, careful = (
+            json.dumps(read, sort_keys=True) for read in (read_plain(path), plain(read_yaml(path)))
+        )
+        assert quick == careful, path
 
 
 @pytest.mark.parametrize(

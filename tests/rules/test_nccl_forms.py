@@ -35,7 +35,6 @@ SIGNALS = [
     "terminated by signal {name}",
     "signal {number} ({words}).",
     "Process SpawnProcess-1 died: {name}",
-    "DataLoader worker (pid 77) is killed by signal: {words}.",
     "FatalError: `{words}` is detected by the operating system.",
     "run.sh: line 12: 3456 {words}                  (core dumped) python train.py",
     "srun: error: gpu01: task 3: {words}",
@@ -54,6 +53,12 @@ def test_a_signal_is_known_however_a_launcher_writes_it(message: str) -> None:
     lines = [form.format(number=number, name=name, words=words) for form in SIGNALS]
     lines += [form.format(code=code) for form in CODES for code in (-number, 128 + number)]
     assert {line: named(line, is_warning=False) for line in lines} == dict.fromkeys(lines, message)
+
+
+@pytest.mark.parametrize("words", ["Illegal instruction", "Killed", "Segmentation fault"])
+def test_a_loader_worker_that_a_signal_ended_is_no_rank(words: str) -> None:
+    line = f"DataLoader worker (pid 77) is killed by signal: {words}."
+    assert named(line, is_warning=False) == "loader-worker-ended"
 
 
 def test_what_tells_of_no_end_by_a_signal_is_not_read_as_one() -> None:

@@ -155,7 +155,7 @@ def test_what_ends_record_ends_its_job(tmp_path: Path, number: signal.Signals) -
     finally:
         os.chdir(here)
     assert (tmp_path / "saved").read_text() == str(int(number))
-    assert ended.status == 2, ended.said
+    assert ended.status == 7, ended.said
     assert "status 7" in ended.said
     ended.one_clear_error()
     assert ROOT.is_dir()

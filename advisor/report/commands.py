@@ -43,7 +43,7 @@ _PROGRAM = (
     r"|(?:df|ethtool|fi_info|free|ip|ldd|mpirun|nc|pip install|python3?|sacct|sbatch"
     rf"|srun)(?= [-'/])(?: {_ARGUMENT})*)(?: {_PIPED})?"
 )
-_INLINE = re.compile(f"«[^»]*»|{_OURS}|{_LAUNCH}|{_SETTING}|{_CALL}|{_KEYWORD}|{_PROGRAM}|{_NAME}")
+_INLINE = re.compile(f"«[^«»]*»|{_OURS}|{_LAUNCH}|{_SETTING}|{_CALL}|{_KEYWORD}|{_PROGRAM}|{_NAME}")
 # A program we or the rules name, VARIABLE=value, name=value without further words, or a call.
 _COMMAND = re.compile(
     rf"{_OURS}$|(?:\$ )?(?:torchrun|python3?|sh|export|nvidia-smi|ibstat|ethtool)\s+\S(?!.*: )"

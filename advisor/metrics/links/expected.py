@@ -67,7 +67,7 @@ def assumed_links(data: Inputs, home: Mapping[int, Home]) -> dict[bool, Sequence
         return result
     of_job = _Job(data, home)
     other = Assumption(UNKNOWN_MACHINE, nothing_known, least=_Possible(device, of_job))
-    if device.link_gbps is not None:
+    if device.link_gbps is not None and device.mesh_gpus is not None:  # no bridge a card may lack
         result[True] = (Assumption(1 - UNKNOWN_MACHINE, _Nvlink(device)), other)
     machines = _machines(device.name)
     result[False] = (replace(other, chance=1.0),)

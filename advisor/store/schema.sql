@@ -471,6 +471,7 @@ CREATE TABLE overlap_slowdown (
   rank INTEGER NOT NULL,            -- rank
   kernels INTEGER NOT NULL,         -- kinds of kernels seen both ways
   calls_under INTEGER NOT NULL,     -- of them, calls mostly beside transfers
+  with_shapes INTEGER,              -- of these calls, those whose operator's shapes were recorded
   slowdown DOUBLE NOT NULL,         -- time beside transfers / time alone, weighted by time
   slowdown_low DOUBLE,              -- 95 % interval over kinds
   slowdown_high DOUBLE,             -- 95 % interval over kinds

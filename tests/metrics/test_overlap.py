@@ -28,7 +28,8 @@ class _Named:
         self.names = np.array(names)
 
     def read(self, *_: Any) -> dict[str, Any]:
-        return {"event_id": np.arange(len(self.names)), "number": self.names}
+        numbers = np.arange(len(self.names))
+        return {"event_id": numbers, "number": self.names, "has_shape": numbers % 2}
 
 
 def recorded(beside_us: list[float], waits_us: int = 0, twice: int = 1) -> dict[str, Any]:
@@ -69,6 +70,7 @@ def test_what_runs_beside_a_call_that_waits_is_not_slowed() -> None:
     """Half of these kernels lie beside calls that only wait: they are neither alone nor under."""
     row = recorded([0, 160.0] * 4 + [0.0] * 4, waits_us=100)
     assert row["calls_under"] == 4
+    assert row["with_shapes"] in range(5)
     assert row["slowdown"] == pytest.approx(SLOWDOWN, rel=0.01)
 
 

@@ -46,8 +46,8 @@ def overlap_row(
     under, alone = beside >= _COVERED * duration, occupancy.comm.covered(start, end) == 0
     if under.sum() < _FEWEST or alone.sum() < _FEWEST:
         return None
-    kernel = _kernels(events, line.rank, line.event_id[chosen], on_device=line.on_device)
-    losses, weights, compared, compared_ns = [], [], 0, 0
+    kernel, shaped = _kernels(events, line.rank, line.event_id[chosen], on_device=line.on_device)
+    losses, weights, compared, compared_ns, with_shapes = [], [], 0, 0, 0
     order = np.argsort(kernel, kind="stable")
     for own in np.split(order, np.flatnonzero(np.diff(kernel[order])) + 1):
         with_comm, without = own[under[own]], duration[own[alone[own]]]
@@ -62,6 +62,7 @@ def overlap_row(
         losses.append(lost)
         weights.append(float(beside[with_comm].sum()))
         compared += len(with_comm)
+        with_shapes += int(shaped[with_comm].sum())
         compared_ns += int(beside[own].sum())
     if not losses:
         return None
@@ -73,6 +74,7 @@ def overlap_row(
         "rank": line.rank,
         "kernels": len(losses),
         "calls_under": compared,
+        "with_shapes": with_shapes,
         "slowdown": 1 / (1 - lost),
         "slowdown_low": low,
         "slowdown_high": high,
@@ -81,10 +83,13 @@ def overlap_row(
     }
 
 
-def _kernels(events: Events, rank: int, chosen: Int64s, *, on_device: bool) -> Int64s:
+def _kernels(
+    events: Events, rank: int, chosen: Int64s, *, on_device: bool
+) -> tuple[Int64s, Int64s]:
     """For each of some kernels a number for what it does, in the order of what is compared.
 
-    That is its name, and the shapes of the operator that launched it where they were recorded.
+    That is its name, and the shapes of the operator that launched it; and 1 where those were
+    recorded.
     """
     found = events.read(
         rank,
@@ -106,11 +111,14 @@ def _kernels(events: Events, rank: int, chosen: Int64s, *, on_device: bool) -> I
         numbered AS (
           SELECT name, dims, row_number() OVER (ORDER BY name, dims) AS number
           FROM (SELECT DISTINCT name, dims FROM shaped))
-        SELECT rank, event_id, number FROM shaped s JOIN numbered n
-          ON s.name = n.name AND s.dims IS NOT DISTINCT FROM n.dims
+        SELECT rank, event_id, number, (s.dims IS NOT NULL)::BIGINT AS has_shape
+        FROM shaped s JOIN numbered n ON s.name = n.name AND s.dims IS NOT DISTINCT FROM n.dims
         ORDER BY rank, event_id
         """,
         [not on_device],
     )
     places = np.searchsorted(found["event_id"], chosen)
-    return np.asarray(found["number"][places], dtype=np.int64)
+    number, has_shape = (
+        np.asarray(found[key][places], np.int64) for key in ("number", "has_shape")
+    )
+    return number, has_shape

@@ -126,3 +126,19 @@ def test_the_latest_rank_of_a_late_host_is_no_culprit_of_its_own() -> None:
         (late,) = [one for one in with_hosts(of_all, of_hosts, HOSTS) if one["systematic"]]
         assert json.loads(late["reason_evidence"]).get("with") == ranks
         assert late["cost_ns_per_step"] == (7 if ranks else alone_ms) * MS
+
+
+def test_the_last_of_equally_slow_hosts_stands_for_all_ranks_of_its_machine() -> None:
+    """GIVEN a machine whose four hosts take 27 ms a step, elsewhere 12, and one rank seen late
+    THEN its machine is the place; WHEN one of its mates is as fast as elsewhere THEN the rank is."""
+    pace = {rank: 12.0 if rank < 4 else 27.0 + (rank == 6) for rank in HOSTS}
+
+    def found(paces: dict[int, float]) -> Any:
+        of_all = [
+            row(r, int(r == 6), "late-launch", host_ns_per_step=ns * MS) for r, ns in paces.items()
+        ]
+        return json.loads(with_hosts(of_all, [], HOSTS)[6]["reason_evidence"]).get("with")
+
+    assert found(pace) == [4, 5, 6, 7]
+    assert found({**pace, 5: 12.5}) is None
+    assert found({rank: ns for rank, ns in pace.items() if rank != 7}) is None

@@ -23,6 +23,8 @@ from advisor.metrics.timeline.statistics import binomial_tail
 
 _WORTH_A_LOOK = 0.05  # chance that a host is last so often, before all calls are looked at
 _BY_FAR = 4  # the same, in what it is late beyond the next
+# From this share of what the late rank's host is slower, its mates' are slow for the same reason.
+_AS_SLOW = 0.75
 # Whose ranks come late for another's sake: one of its own holds them up, or what they sent before.
 _INHERITED = ("slow-transfer-before", "all-hosts-late")
 
@@ -67,6 +69,7 @@ def with_hosts(
             if rank not in counts or counts[rank]["cost_ns_per_step"] < row["cost_ns_per_step"]:
                 counts[rank] = row
     result = {row["rank"]: row for row in of_all}
+    _with_slow_mates(result, host_of)
     for host, rows in most.items():
         mates = sorted(rank for rank, its in host_of.items() if its == host)
         late = sorted(rows.values(), key=lambda row: (row["cost_ns_per_step"], row["rank"]))
@@ -86,6 +89,31 @@ def with_hosts(
             result[rank] = {**result[rank], "systematic": False, **nothing}
         result[row["rank"]] = {**row, "reason_evidence": json.dumps({**evidence, "with": mates})}
     return list(result.values())
+
+
+def _with_slow_mates(result: dict[int, dict[str, Any]], host_of: Mapping[int, str]) -> None:
+    """Put the ranks of its host with one that launches late, where their hosts are as slow as its.
+
+    The slowest of them sets the pace: a call queued behind one that waited for it begins at once on
+    all others. So only that one is seen late, and mending it alone uncovers the next.
+    """
+    paces: dict[str, dict[int, float]] = defaultdict(dict)
+    for rank, row in result.items():
+        pace = json.loads(row["reason_evidence"] or "{}").get("host_ns_per_step")
+        if rank in host_of and pace is not None:
+            paces[host_of[rank]][rank] = pace
+    for host, own in paces.items():
+        late = [r for r in own if result[r]["systematic"] and result[r]["reason"] == "late-launch"]
+        elsewhere = [pace for other, its in paces.items() if other != host for pace in its.values()]
+        mates = sorted(rank for rank, its in host_of.items() if its == host)
+        if len(late) != 1 or not elsewhere or len(mates) < 2 or own.keys() < set(mates):
+            continue
+        usual = float(np.median(elsewhere))
+        if min(own.values()) - usual >= _AS_SLOW * (own[late[0]] - usual) > 0:
+            row = result[late[0]]
+            evidence = json.loads(row["reason_evidence"])
+            row = {**row, "reason_evidence": json.dumps({**evidence, "with": mates})}
+            result[late[0]] = row
 
 
 def _excess(item: Arrivals, places: Sequence[Sequence[int]]) -> Int64s:

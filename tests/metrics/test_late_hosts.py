@@ -130,7 +130,7 @@ def test_the_latest_rank_of_a_late_host_is_no_culprit_of_its_own() -> None:
 
 def test_the_last_of_equally_slow_hosts_stands_for_all_ranks_of_its_machine() -> None:
     """GIVEN a machine whose four hosts take 27 ms a step, elsewhere 12, and one rank seen late
-    THEN its machine is the place; WHEN one of its mates is as fast as elsewhere THEN the rank is."""
+    THEN its machine is the place; WHEN a mate is as fast as elsewhere THEN the rank is."""
     pace = {rank: 12.0 if rank < 4 else 27.0 + (rank == 6) for rank in HOSTS}
 
     def found(paces: dict[int, float]) -> Any:

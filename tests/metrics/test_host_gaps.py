@@ -9,13 +9,8 @@ import pytest
 
 import advisor
 from advisor.findings import Severity, VerdictKind
-from advisor.metrics.host.activity import KINDS, HostActivity
 from advisor.metrics.host.gaps import _recorded_until, _steps_of
-from advisor.metrics.host.lead import device_gaps
 from advisor.metrics.steps.annotated import Step, Steps
-from advisor.metrics.timeline.breakdown import Occupancy
-from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.timeline import COMPUTE, Timeline
 from benchmarks.fuzz import damages, labelled, recordings
 from tests.support.marks import long
 
@@ -36,26 +31,6 @@ def test_a_pause_belongs_to_the_step_that_has_most_of_it() -> None:
     steps = Steps(tuple(Step(n, a * MS, b * MS, None, None, True, "x") for n, a, b in windows))
     low, high = np.array([99, 101, 150, 190]) * MS, np.array([130, 131, 160, 980]) * MS
     assert _steps_of(low, high, steps, _recorded_until(steps)).tolist() == [2, 2, 2, 2]
-
-
-@pytest.mark.parametrize(("idle_ms", "kind"), [(5, "synchronisation"), (139, "pause")])
-def test_a_long_pause_behind_a_wait_is_not_the_waits(idle_ms: int, kind: str) -> None:
-    """GIVEN a host that waits 300 ms for each kernel in .item() WHEN it then launches nothing for
-    139 ms THEN that is a pause: no call that had ended before is what it did there."""
-    count = 6
-    end = np.cumsum(np.full(count, 300 + idle_ms)) * MS - idle_ms * MS
-    start, zero = end - 300 * MS, np.zeros(count, dtype=np.int64)
-    launch = start - 10_000
-    line = Timeline(0, True, zero + COMPUTE, start, end, zero, np.arange(count), launch, zero)
-    item = zero + [name for name, _ in KINDS].index("synchronisation")
-    names = np.full(count, "aten::item", dtype=object)
-    waits = HostActivity(
-        item, zero, names, launch + 5_000, end, np.arange(count) + 100, Intervals.of(zero, zero)
-    )
-    gaps = device_gaps(line, Occupancy.of(line), waits, np.array([], dtype=np.int64))
-    assert gaps is not None
-    assert set(gaps.kind) == {kind}
-    assert (gaps.span >= 0).all() == (kind == "synchronisation")
 
 
 @pytest.mark.slow

@@ -92,12 +92,13 @@ WITH counted AS (SELECT k.rank, s.step FROM whole_rank k CROSS JOIN all_step s W
 gap AS (
   -- what a device waits for beyond the launch is no doing of the host
   SELECT c.rank, c.step, coalesce(host_ns, g.idle_ns) AS ns, g.name,
+    g.kind IN ('synchronisation', 'blocking-copy', 'barrier') AS after_wait,
     max(ns) OVER (PARTITION BY c.rank, c.step) AS longest_ns
   FROM counted c LEFT JOIN host_gap g
     ON g.rank = c.rank AND g.step = c.step AND g.kind <> 'data-loading'),
 longest AS ( -- a state that is written in parts is one pause: all that a step has longer
   SELECT g.rank, g.step, coalesce(sum(ns) FILTER (ns > usual_ns), max(ns), 0) AS idle_ns,
-    arg_max_null(g.name, ns) AS name
+    arg_max_null(g.name, ns) AS name, arg_max_null(g.after_wait, ns) AS after_wait
   FROM gap g JOIN (SELECT rank, coalesce(median(longest_ns), 0) AS usual_ns
     FROM (SELECT DISTINCT rank, step, longest_ns FROM gap) GROUP BY rank) u USING (rank)
   GROUP BY g.rank, g.step),
@@ -108,7 +109,7 @@ usual AS (
   SELECT rank, median(operators) AS operators, median(work_ns) AS work_ns, median(copy_ns) AS copy_ns
   FROM work GROUP BY rank),
 kept AS (
-  SELECT l.rank, l.step, l.name,
+  SELECT l.rank, l.step, l.name, l.after_wait,
     CASE WHEN w.operators > 1.02 * u.operators THEN w.work_ns - u.work_ns ELSE 0 END AS more_ns,
     w.operators,
     -- a state that is written is copied to the host first, where no other step copies
@@ -125,6 +126,7 @@ pause AS ( -- work that every rank has more of there is no pause of one
       FILTER (WHERE rank <> most)) AS pause_ns,
     arg_max(works, kept_ns) AS works, arg_max(operators, kept_ns) AS operators,
     CASE WHEN NOT arg_max(works, kept_ns) THEN arg_max_null(name, kept_ns) END AS code,
+    arg_max_null(after_wait, kept_ns) AS after_wait,
     step IN (SELECT step FROM warm_up_step) AS first
   FROM (SELECT *, first_value(rank) OVER w AS most, first_value(works) OVER w AS worked FROM kept
     WINDOW w AS (PARTITION BY step ORDER BY kept_ns DESC))
@@ -139,7 +141,7 @@ again AS ( -- a first step is not warming up where most of what it takes longer 
   WHERE p.first AND NOT o.first AND 2 * p.pause_ns > s.step_ns - f.step_ns AND CASE WHEN p.works
     THEN abs(o.operators / p.operators - 1) < 0.02
     ELSE o.pause_ns BETWEEN p.pause_ns / 2 AND 2 * p.pause_ns END GROUP BY p.step)
-SELECT p.step, p.rank, least(p.pause_ns, a.pause_ns) AS pause_ns, code, works
+SELECT p.step, p.rank, least(p.pause_ns, a.pause_ns) AS pause_ns, code, after_wait, works
 FROM pause p LEFT JOIN again a ON a.step = p.step
 WHERE (NOT first OR a.step IS NOT NULL)
   -- who pauses is waited for, by the first call of the next step: else its peers did nothing either

@@ -109,9 +109,6 @@ def device_gaps(
         before = np.searchsorted(activity.end[waits], launch, side="right") - 1
         by_wait &= before >= 0  # else only the queue was full: what waits later is not to blame
         last = waits[np.maximum(before, 0)]
-        # What the host does for so long after the wait, and launches nothing, is no catching up.
-        paused = until - np.maximum(low, activity.end[last]) >= _PAUSE_NS
-        by_wait &= ~(paused & (kinds == "pause"))
         of_barrier = _is_barrier(line, activity, last, barriers)
         names = np.array([name for name, _ in KINDS], dtype=object)[activity.kind[last]]
         kinds = np.where(by_wait, np.where(of_barrier, BARRIER, names), kinds)

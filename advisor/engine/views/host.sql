@@ -86,6 +86,7 @@ WHERE json_exists(m, '$.advisor.workload');
 --   rank: whose pause is the longest of all
 --   pause_ns: how much longer than that of any other rank
 --   code: the function that fills the longest stretch, where stacks were recorded
+--   after_wait: whether that is only where its host had waited for the device before
 --   works: whether it mostly runs operators
 CREATE VIEW one_rank_pause AS
 WITH counted AS (SELECT k.rank, s.step FROM whole_rank k CROSS JOIN all_step s WHERE complete),

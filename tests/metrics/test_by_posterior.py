@@ -73,7 +73,11 @@ OF_ONE = replace(
         (replace(SCATTERED, nothing=0.95, fixed=Fixed((0.7, 0.8, 0.9), 1e6, 40)), ["candidates"]),
         # a link that slows calls by half at most leaves them half as fast as elsewhere
         (replace(ONE, slowdown=(1.1, 1.2, 1.5)), ["host", "network"]),
-        (replace(ONE, slowdown=(1.1, 1.2, 1.5), by_ends=False, by_sheet=True), ["host"]),
+        # what machines with the device have accuses no place, and is nothing beyond these
+        (replace(ONE, nothing=0.2, by_ends=False, by_sheet=True), ["network"]),
+        (replace(ONE, nothing=0.2, by_ends=False, by_sheet=True, against={"small": 0.9}), []),
+        # but NVLink is the device's own, whatever the machine
+        (replace(OF_ONE, by_sheet=True), ["rank"]),
     ],
 )
 def test_places_with_nothing_in_common_are_said_only_if_likelier_than_the_network(

@@ -46,7 +46,10 @@ def _seen(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | None:
     """The location, or the network as a whole."""
     if found.unsteady[0] > _UNSTEADY and (found.nothing > SURE or found.by_sheet):
         return _unsteady(data, home, found)
-    if found.nothing > LIKELY or _everywhere(found) > LIKELY:
+    machine_only = found.by_sheet and not found.locations[0].inside
+    if machine_only or found.nothing > LIKELY or _everywhere(found) > LIKELY:
+        # Machines with one device are sold with networks that differ a hundredfold, and what a
+        # data sheet of some promises accuses no link of this one.
         return _by_fixed_time(data, home, found) or _by_sheet(data, home, found)
     culprit = culprit_of(found, data, home)
     if culprit.kind == "candidates":

@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.metrics.links.by_duration import ALIKE, SLOWDOWNS, likelihoods
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import Durations, all_members, durations
-from advisor.metrics.links.expected import Assumption, assumed_links
+from advisor.metrics.links.expected import Assumption, assumed_links, nothing_known
 from advisor.metrics.links.fixed_times import Fixed, few_bytes_ns, fixed_time
 from advisor.metrics.links.locations import Location, Members, locations, slots_of
 from advisor.metrics.links.ring_lags import Lags, ring_lags
@@ -49,7 +49,8 @@ class Found:
     ``added_ns``: what each pass of a call takes longer, if that does not grow with its size.
 
     ``by_ends``: the order of ends tells it, not the groups' times. ``in_rings_between``: of NVLink
-    only rings between hosts tell it. ``by_sheet``: only what such links should carry tells it.
+    only rings between hosts tell it. ``by_sheet``: only what such links should carry tells it, by
+    the device's name: without that it is likelier that nothing is slow.
     ``against``: how many times as long calls between hosts take as on each machine that has the
     job's device. ``unsteady``: by how much the logarithm of one kind's times between hosts varies,
     and what the fastest tenth takes over the mean. ``rings``: of a slow NVLink, how many times as
@@ -96,18 +97,23 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     by_time, healthy_time = likelihoods(timed, slows, staggers & ~slows, distant, column, assumed)
     by_ends = _by_ends(ends, places, Patterns(home, slot))
     prior = _prior(places)
-    logs = by_time + by_ends + prior[:, None] - np.log(len(SLOWDOWNS))
-    healthy = healthy_time + float(np.log(HEALTHY))
-    most = max(float(logs.max()), healthy)
-    weights = np.exp(logs - most)
-    total = float(weights.sum()) + float(np.exp(healthy - most))
-    each = weights.sum(axis=1) / total
+    weights, nothing = _posterior(by_time + by_ends, healthy_time, prior)
+    each = weights.sum(axis=1)
     chosen = _likeliest(each)
     best = chosen[0]
     level = int(weights[best].argmax())
     by_ends_most = by_ends[best, level] > by_time[best, level] - healthy_time
     beside = [slows[best, column[own]] for one in timed for own in one.groups
               if (one.kind.hosts == 1) == places[best].inside]  # fmt: skip
+    by_sheet = not by_ends_most and all(beside)
+    if by_sheet and nothing <= 0.5 and not places[best].inside:
+        unrated = {True: assumed[True], False: [replace(one, takes=nothing_known)
+                                                for one in assumed[False]]}  # fmt: skip
+        own_time, own_healthy = likelihoods(
+            timed, slows, staggers & ~slows, distant, column, unrated
+        )
+        by_sheet = _posterior(own_time + by_ends, own_healthy, prior)[1] > 0.5
+        by_ends_most = not by_sheet
     by_amount = weights
     if any(beside) and not all(beside):
         # Groups beside it measure by how much it is slow; of ends a model of rings says that.
@@ -118,11 +124,11 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     return Found(
         tuple(places[number] for number in chosen),
         tuple(float(each[number]) for number in chosen),
-        nothing=float(np.exp(healthy - most)) / total,
+        nothing=nothing,
         added_ns=float(ADDED_NS[level]) if distant[best] else None,
         slowdown=_slowdown(by_amount[chosen], distant[chosen], timed, slows[best], column),
         by_ends=bool(by_ends_most),
-        by_sheet=not by_ends_most and all(beside),
+        by_sheet=by_sheet,
         in_rings_between=places[best].inside and not slows[best].any(),
         calls=sum(
             one.calls
@@ -137,6 +143,16 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
         fixed=fixed_time(whole, assumed[False]),
         usual_ns=few_bytes_ns(between[0], assumed[False]) if between else None,
     )
+
+
+def _posterior(slow: Floats, healthy: float, prior: Floats) -> tuple[Floats, float]:
+    """Of logarithms of likelihoods: each location by how slow it is, and nothing."""
+    logs = slow + prior[:, None] - np.log(len(SLOWDOWNS))
+    whole = healthy + float(np.log(HEALTHY))
+    most = max(float(logs.max()), whole)
+    weights, nothing = np.exp(logs - most), float(np.exp(whole - most))
+    total = float(weights.sum()) + nothing
+    return weights / total, nothing / total
 
 
 def _unsteady(between: Sequence[Durations]) -> tuple[float, float]:

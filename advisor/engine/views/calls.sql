@@ -177,6 +177,16 @@ SELECT process_group, op,
   list(DISTINCT rank ORDER BY rank) AS ranks
 FROM per GROUP BY process_group, op;
 
+-- How long each device stream of calls stood idle before a call and all before it; what queued calls
+-- leave between them is none.
+--   stood_ns: ns
+CREATE VIEW stream_stood AS
+SELECT rank, call_id, sum(CASE WHEN idle_ns > 20000 THEN idle_ns ELSE 0 END)
+  OVER (PARTITION BY rank, stream ORDER BY start_ns) AS stood_ns
+FROM (SELECT rank, stream, call_id, start_ns, start_ns - max(end_ns) OVER (PARTITION BY rank, stream
+    ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS idle_ns
+  FROM call WHERE stream IS NOT NULL AND (SELECT timeline FROM facts) = 'device');
+
 -- Parameter gathers (FSDP, ZeRO-3) per rank and step: exposed part, and the time between gathers.
 -- What an optimizer gathers (ZeRO-1, Shampoo) is not for the next layer to compute.
 --   worst_call: call_id of the call with the most exposed transfer
@@ -186,14 +196,17 @@ WITH ordered AS (
   SELECT rank, step, process_group, phase, call_id, exposed_transfer_ns, exposed_all_ns, ahead,
     coalesce(hidden_ns, 0) AS hidden_ns,
     greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns, row_number() OVER w = 1 AS is_first,
-    phase = 'backward' AND lag(phase) OVER w = 'forward' AS is_turn
-  FROM call WHERE (op, process_group) IN (SELECT (op, process_group) FROM overlappable)
+    phase = 'backward' AND lag(phase) OVER w = 'forward' AS is_turn,
+    (stood_ns > lag(stood_ns) OVER w)::INT AS stood -- null of the first, and where no stream is known
+  FROM call LEFT JOIN stream_stood USING (rank, call_id)
+  WHERE (op, process_group) IN (SELECT (op, process_group) FROM overlappable)
     AND op = 'all_gather' AND coalesce(phase, '') NOT IN ('optimizer', 'other')
   WINDOW w AS (PARTITION BY rank, step, process_group ORDER BY start_ns)
 ), per AS (
   SELECT rank, step, process_group, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns,
     sum(exposed_all_ns) AS stopped_ns, sum(hidden_ns) AS hidden_ns,
     sum(coalesce(gap_ns, 0)) AS gap_ns, avg(coalesce(ahead, false)::INT) AS ahead,
+    avg(stood) AS stood, avg(stood) FILTER (phase = 'backward') AS backward_stood,
     sum(exposed_transfer_ns) FILTER (is_first) AS first_exposed_ns,
     sum(exposed_transfer_ns) FILTER (phase = 'forward') AS forward_ns,
     sum(exposed_transfer_ns) FILTER (phase = 'backward') AS backward_ns,
@@ -212,6 +225,7 @@ SELECT process_group,
   median(hidden_ns) AS hidden_ns,               -- under compute
   median(gap_ns) AS gap_ns,                     -- between the end of one gather and the start of the next
   median(ahead) AS ahead,                       -- share of the gathers asked for in another unit's turn
+  median(stood) AS stood,                       -- share before which, since the gather before, the stream idled
   median(first_exposed_ns) AS first_exposed_ns, -- of the first gather of the step
   coalesce(median(forward_ns), 0) AS forward_ns,   -- exposed in the forward pass
   coalesce(median(backward_ns), 0) AS backward_ns, -- exposed in the backward pass
@@ -219,6 +233,7 @@ SELECT process_group,
   median(backward_hidden_ns) AS backward_hidden_ns,   -- under compute in the backward pass, without its first
   median(backward_gap_ns) AS backward_gap_ns,         -- between gathers of the backward pass
   median(backward_ahead) AS backward_ahead,           -- share asked for ahead in the backward pass
+  median(backward_stood) AS backward_stood,           -- the same of the backward pass
   median(backward_calls) AS backward_calls,           -- in the backward pass, per rank and step
   any_value(worst_call) AS worst_call,
   any_value(first_call) AS first_call,

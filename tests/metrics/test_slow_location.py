@@ -312,6 +312,15 @@ def test_all_links_under_every_data_sheet_may_be_slow() -> None:
     )  # nine tenths of the rate
 
 
+def test_a_network_between_those_of_the_sheets_is_no_place_however_unlikely_it_is() -> None:
+    """GIVEN 1.5 GB/s where the table's A100 machines give 0.6, 5.6 and more, as one NIC of 25 Gb/s
+    beside two does: nothing but the device's name accuses it."""
+    fabric = Fabric(2, 2, nic=1.5)
+    (found,) = rows(fabric, hsdp(fabric), device="NVIDIA A100-SXM4-80GB")
+    assert found["kind"] == "network"
+    assert found["healthy"] < 0.5
+
+
 @pytest.mark.slow
 def test_a_slower_network_that_machines_do_have_is_no_slow_link() -> None:
     fabric = Fabric(2, 8, nic=11.5 / 8)

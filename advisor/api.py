@@ -215,12 +215,12 @@ def load(
     return read
 
 
-def load_runs(paths: Sequence[PathLike], *, command: str = "", lean: bool = False) -> Run:
+def load_runs(paths: Sequence[PathLike]) -> Run:
     """Read several runs into one store, each under its name (advisor.ingest.run_names)."""
     from advisor.ingest.run_names import run_names
 
     runs = {name: [path] for name, path in zip(run_names(paths), paths, strict=True)}
-    return _read(Store.create(), runs, lean=lean, command=command)
+    return _read(Store.create(), runs, lean=False, command="")
 
 
 def _read(

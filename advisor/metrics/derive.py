@@ -49,13 +49,10 @@ from advisor.store.store import Store
 from advisor.vocabulary.phases import announce
 
 
-def derive(
-    store: Store, *, step_annotation: str | None = None, hardware: str | None = None
-) -> None:
+def derive(store: Store, *, hardware: str | None = None) -> None:
     """(Re)build the derived tables of every run in the store.
 
-    ``step_annotation`` names the annotation that marks a step where there is no ProfilerStep,
-    ``hardware`` the machine that benchmarks ran on. Raises AdvisorError for an unknown machine.
+    ``hardware`` names the machine that benchmarks ran on. Raises AdvisorError for an unknown one.
     """
     con = store.con
     if store.may_hold_results:
@@ -64,14 +61,14 @@ def derive(
     for (run,) in con.execute("SELECT run FROM run ORDER BY run").fetchall():
         if hardware is not None:
             keep_machine(con, run, hardware)
-        _derive_run(con, run, step_annotation)
+        _derive_run(con, run)
 
 
-def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
+def _derive_run(con: Any, run: str) -> None:
     content = content_rows(con, run)
     insert_rows(con, "rank_content", content)
     con.execute(LISTED_GROUPS, [run])
-    data = load_run(con, run, step_annotation)
+    data = load_run(con, run)
     announce("tables of calls and steps")
     write_ranks(con, data)
     write_clocks(con, data)

@@ -97,7 +97,7 @@ class RunData:
     """Groups that no file names, by who leaves collectives together."""
 
 
-def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
+def load_run(con: Any, run: str) -> RunData:
     """Read one run's events and match its collectives."""
     infos = with_hosts(rank_infos(con, run))
     groups, listed = process_groups(con, run), members(con, run)
@@ -112,7 +112,7 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
             ranks[line.rank] = replace(silent[line.on_device], info=info, line=line)
             calls[line.rank] = []
             continue
-        marked = annotated_steps(events, line.rank, step_annotation)
+        marked = annotated_steps(events, line.rank)
         steps = device_windows(marked, line) if marked else whole_trace(line)
         if line.on_device:
             own, unseen = device_calls(events, line, listed), list[int]()

@@ -180,16 +180,14 @@ def matmul_parameters(shape: TransformerShape) -> int:
     return count.attention + count.active_mlp + count.router - biases + head
 
 
-def flops_per_token(
-    shape: TransformerShape, sequence: int | None = None, *, causal: bool = False
-) -> int:
+def flops_per_token(shape: TransformerShape, sequence: int | None = None) -> int:
     """FLOPs to train on one token: forward and backward, no recomputation.
 
     6 per multiplied parameter plus attention's 12·layers·heads·head_dim·sequence [PALM]; for a
-    GPT this equals [MEG]'s 72·L·h²(1 + s/(6h) + V/(12·L·h)). `causal` halves the attention term,
-    as kernels that skip the masked half do; MFU is published with the full term, hence the
-    default. Norms, activations and softmax are left out, as in both papers.
+    GPT this equals [MEG]'s 72·L·h²(1 + s/(6h) + V/(12·L·h)). The attention term is
+    whole, as MFU is published with it, though causal kernels skip half of it. Norms, activations
+    and softmax are left out, as in both papers.
     """
     length = shape.sequence if sequence is None else sequence
     attention = 12 * shape.layers * shape.heads * shape.head_dim * length
-    return 6 * matmul_parameters(shape) + (attention // 2 if causal else attention)
+    return 6 * matmul_parameters(shape) + attention

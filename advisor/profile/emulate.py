@@ -91,11 +91,10 @@ class EmulatedLayer(nn.Module):
         *,
         forward_ns: int,
         backward_ns: int,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         self.weights = nn.ParameterList(
-            nn.Parameter(torch.full((elements,), 1e-2, dtype=dtype)) for elements in weight_elements
+            nn.Parameter(torch.full((elements,), 1e-2)) for elements in weight_elements
         )
         self.forward_ns = forward_ns
         self.backward_ns = backward_ns
@@ -110,18 +109,3 @@ class EmulatedLayer(nn.Module):
             *self.weights,
         )
         return result
-
-
-class EmulatedModel(nn.Module):
-    """A stack of :class:`EmulatedLayer`, annotated ``## layer N ##`` in the profile."""
-
-    def __init__(self, layers: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """``x``: micro-batch of activations, e.g. (samples, hidden)."""
-        for number, layer in enumerate(self.layers):
-            with torch.profiler.record_function(f"## layer {number} ##"):
-                x = layer(x)
-        return x

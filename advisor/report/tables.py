@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from advisor.metrics.steps.used import step_time
 from advisor.store.store import Store
 from advisor.vocabulary.groups import group_words
 from advisor.vocabulary.words import unit_words
@@ -52,23 +51,3 @@ def group_names(store: Store, run: str) -> dict[str | None, str]:
         [run],
     )
     return {row["name"]: group_words(**row) for row in found}
-
-
-def step_times(store: Store, run: str) -> Row:
-    """``step``, and ``compute`` as its median over ranks and used steps, ns; None without any."""
-    (found,) = rows(
-        store,
-        "SELECT median(compute_ns) AS compute FROM step_breakdown WHERE run = ? AND used",
-        [run],
-    )
-    return {"step": step_time(store.con, run), **found}
-
-
-def traffic(store: Store, run: str) -> Row:
-    """``bytes`` on the wire and ``ns`` of transfer, per step; None without any."""
-    return rows(
-        store,
-        "SELECT sum(wire_bytes_per_step) AS bytes, sum(transfer_ns_per_step) AS ns FROM traffic"
-        " WHERE run = ?",
-        [run],
-    )[0]

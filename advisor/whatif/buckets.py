@@ -37,13 +37,9 @@ def assemble(gradient_bytes: Sequence[int], bucket_cap_mb: float | None) -> list
     return buckets
 
 
-def infer_cap_mb(
-    gradient_bytes: Sequence[int],
-    bucket_bytes: Sequence[int],
-    candidates: Sequence[float | None] = (None, 1, 5, 10, 25, 50, 100, 200),
-) -> float | str | None:
+def infer_cap_mb(gradient_bytes: Sequence[int], bucket_bytes: Sequence[int]) -> float | str | None:
     """Which setting forms exactly these buckets: None (default), a number, or 'unknown'."""
-    for candidate in candidates:
+    for candidate in (None, 1, 5, 10, 25, 50, 100, 200):
         sizes = [
             sum(gradient_bytes[index] for index in bucket)
             for bucket in assemble(gradient_bytes, candidate)

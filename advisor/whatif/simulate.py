@@ -20,10 +20,9 @@ from advisor.whatif.program import Issue, Mark, Program, Wait, Work
 
 @dataclass
 class Replay:
-    """When each rank ended its step and when each call ran, in ns from the earliest start."""
+    """When each rank ended its step and when each call was done, in ns from the earliest start."""
 
     end_ns: dict[int, float] = field(default_factory=dict)
-    call_start_ns: dict[int, float] = field(default_factory=dict)
     call_end_ns: dict[int, float] = field(default_factory=dict)
     waited_ns: dict[int, float] = field(default_factory=dict)
 
@@ -46,7 +45,6 @@ class _Network:
         # How many times its own length a running call takes at present.
         self.slowdown: dict[int, float] = {}
         self.done: dict[int, float] = {}
-        self.started: dict[int, float] = {}
         # Calls that ranks have asked for, by the call whose end they wait for.
         self.held: dict[int, list[int]] = {}
         self.placed: set[int] = set()
@@ -76,7 +74,6 @@ class _Network:
                 break
             if call not in self.active and self.arrivals[call] == len(self.calls[call].ranks):
                 self.active[call] = self.calls[call].service_ns
-                self.started[call] = now
                 for rank in self.calls[call].ranks:
                     self.moving[rank] += 1
                 self.changed.update(self.calls[call].ranks)
@@ -230,5 +227,5 @@ def simulate(program: Program) -> Replay:
             f"the replay cannot end: ranks {waiting} wait for calls that a rank never issues",
             hint="the trace misses calls of some rank; see `unmatched`",
         )
-    replay.call_start_ns, replay.call_end_ns = network.started, network.done
+    replay.call_end_ns = network.done
     return replay

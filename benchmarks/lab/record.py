@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from advisor.profile.emulate import EmulatedLayer, EmulatedModel
+from advisor.profile.emulate import EmulatedLayer
 from benchmarks.lab import runs
 from benchmarks.lab.case import CASE_FILE, TRACES, Case, Truth
 from benchmarks.lab.config import RunConfig
 from benchmarks.lab.edits import edit_recording
 from benchmarks.lab.hosts import Network
-from benchmarks.lab.layers import product_ns
+from benchmarks.lab.layers import EmulatedModel, product_ns
 from benchmarks.lab.worker import Phase
 
 PHASES_EACH = 2

@@ -9,7 +9,8 @@ torch = pytest.importorskip("torch")
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 from advisor.profile import emulate  # noqa: E402
-from advisor.profile.emulate import EmulatedLayer, EmulatedModel  # noqa: E402
+from advisor.profile.emulate import EmulatedLayer  # noqa: E402
+from benchmarks.lab.layers import EmulatedModel  # noqa: E402
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ def test_calls_of_other_sizes_advance_by_the_same_fraction() -> None:
     assert replay.call_end_ns == {1: pytest.approx(40), 2: pytest.approx(40)}
 
 
-def test_a_call_that_waits_for_another_stream_starts_when_that_one_ends() -> None:
+def test_a_call_that_waits_for_another_stream_runs_when_that_one_has_ended() -> None:
     """HSDP sums over the replicas (1) what the shards have reduced (0), wherever compute is."""
     calls = {0: Call((0, 1), "shard", 10), 1: Call((0, 2), "replicas", 10)}
     late = {
@@ -128,9 +128,9 @@ def test_a_call_that_waits_for_another_stream_starts_when_that_one_ends() -> Non
         2: [Issue(1), Wait(1)],
     }
     program = Program(items=late, calls=calls, start_ns={})
-    assert simulate(program).call_start_ns == {0: 30, 1: 40}
+    assert simulate(program).call_end_ns == {0: 40, 1: 50}
     on_time = program.with_items({**late, 1: [Issue(0)]})
-    assert simulate(on_time).call_start_ns == {0: 0, 1: 10}
+    assert simulate(on_time).call_end_ns == {0: 10, 1: 20}
 
 
 def test_a_clock_too_coarse_for_what_is_left_ends_all_the_same() -> None:

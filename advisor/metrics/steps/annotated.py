@@ -87,8 +87,8 @@ class Steps(NamedTuple):
         return found
 
 
-def annotated_steps(events: Events, rank: int, annotation: str | None) -> list[Step]:
-    """Host spans of the steps: ``ProfilerStep#N``, the annotation the user names, or an engine's.
+def annotated_steps(events: Events, rank: int) -> list[Step]:
+    """Host spans of the steps: ``ProfilerStep#N``, or the ranges of an engine of inference.
 
     The windows still are the host's; :func:`device_windows` moves them to the device.
     """
@@ -100,9 +100,6 @@ def annotated_steps(events: Events, rank: int, annotation: str | None) -> list[S
             low, high = spans.get(number, (start, end))
             spans[number] = (min(low, start), max(high, end))
     source = "ProfilerStep" if spans else "annotation"
-    if not spans and annotation is not None:
-        found = sorted((s, e) for n, s, e in host_annotations(events, rank, "%") if n == annotation)
-        spans = dict(enumerate(found))
     if not spans:
         ranges = chain(*(host_annotations(events, rank, begin) for begin in _BEGINNINGS))
         spans = _engine_steps(sorted(ranges, key=lambda one: (one[1], -one[2])))

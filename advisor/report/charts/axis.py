@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from advisor.report.charts.scale import Scale
 from advisor.report.charts.scene import Line, Mark, RowLabel, Scene, Text
-from advisor.report.numbers import decimals, significant
+from advisor.report.numbers import decimals
+from advisor.vocabulary.words import significant
 
 AXIS_HEIGHT = 40
 
@@ -19,13 +20,12 @@ def bottom_axis(
     title: str,
     label: Callable[[float], str] | None = None,
     divisor: float = 1.0,
-    about: int = 6,
 ) -> Iterator[Mark]:
     """Vertical grid lines with labels under ``bottom`` and the title under the labels.
 
     Labels are the ticks over ``divisor`` (1e6 for ns shown as ms), or what ``label`` says.
     """
-    ticks = scale.ticks(about)
+    ticks = scale.ticks(6)
     label = label or _labels(ticks, divisor)
     for index, tick in enumerate(ticks):
         x = scale(tick)
@@ -38,18 +38,10 @@ def bottom_axis(
     yield Text(50, bottom + 32, title, "axis-title", "middle")
 
 
-def left_axis(
-    scene: Scene,
-    scale: Scale,
-    *,
-    title: str,
-    label: Callable[[float], str] | None = None,
-    divisor: float = 1.0,
-    about: int = 4,
-) -> None:
+def left_axis(scene: Scene, scale: Scale, *, title: str, divisor: float = 1.0) -> None:
     """Horizontal grid lines with labels in the left margin; the title stands over the plot."""
-    ticks = scale.ticks(about)
-    label = label or (significant if scale.log else _labels(ticks, divisor))
+    ticks = scale.ticks(4)
+    label = significant if scale.log else _labels(ticks, divisor)
     for tick in ticks:
         y = scale(tick)
         scene.marks.append(Line(0, y, 100, y, "grid"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.config.loader import read_plain
-from advisor.vocabulary.words import render_lines
+from advisor.vocabulary.templates import render_lines
 
 MOST_TITLE = 140
 """Characters of a verdict, of whatever command."""

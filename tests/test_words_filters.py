@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.vocabulary.templates import render
 from advisor.vocabulary.words import (
     about,
     between,
@@ -14,7 +15,6 @@ from advisor.vocabulary.words import (
     fall,
     percent,
     ranks_text,
-    render,
     significant,
     size,
     span,

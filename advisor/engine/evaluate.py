@@ -37,7 +37,8 @@ from advisor.findings import Finding, Outcome, OutcomeKind, is_wide
 from advisor.messages import LOCATIONS, say
 from advisor.store.running import was_stopped
 from advisor.vocabulary.bounded_templates import limited
-from advisor.vocabulary.words import about, fall, render, render_lines
+from advisor.vocabulary.templates import render, render_lines
+from advisor.vocabulary.words import about, fall
 
 _NO_TRAINING = {
     "inference": "this is inference",

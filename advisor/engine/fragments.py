@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from advisor.vocabulary.placeholders import hinted
-from advisor.vocabulary.words import holds, render
+from advisor.vocabulary.templates import holds, render
 
 
 class Fragment(BaseModel):

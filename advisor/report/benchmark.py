@@ -7,7 +7,7 @@ from advisor.messages import on_page
 from advisor.report import numbers
 from advisor.report.tables import rows
 from advisor.store.store import Store
-from advisor.vocabulary.words import estimate
+from advisor.vocabulary.words import estimate, short
 
 _SQL = """
 SELECT a.op, a.group_size AS ranks, a.alpha_ns, a.alpha_low_ns, a.alpha_high_ns,
@@ -48,7 +48,7 @@ def fits(store: Store, run: str) -> Table | None:
 
 def _with_ends(value: float, low: float | None, high: float | None) -> str:
     """The value and the ends of its interval; the value alone where the fit has none."""
-    shown = numbers.short(value)
+    shown = short(value)
     if low is None or high is None or not low <= value <= high:
         return shown
-    return f"{shown} ({numbers.short(low)}–{numbers.short(high)})"
+    return f"{shown} ({short(low)}–{short(high)})"

@@ -14,8 +14,8 @@ from advisor.metrics.compare.figures import CollectiveTotal, RunFigures, scaling
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.compare.significance import Difference
 from advisor.metrics.models.theory import Theory
-from advisor.report.numbers import milliseconds, short
-from advisor.vocabulary.words import percent
+from advisor.report.numbers import milliseconds
+from advisor.vocabulary.words import percent, short
 
 Lines = list[tuple[str, list[str]]]
 SURE = {True: "yes", False: "no", None: "too few steps"}

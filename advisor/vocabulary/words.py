@@ -1,22 +1,13 @@
-"""Words findings: sandboxed Jinja with filters that print numbers with their units.
+"""How numbers, times, sizes and ranks are written everywhere: two digits, whole from 10 on.
 
-Rows hold names from traces, which are data: templates come from rule files only, values are
-inserted as text, and a template that names an unknown value is an error, not a blank.
+Times are ms below 10 s (µs below 0.1 ms), sizes decimal, and the unit stands beside the number.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
-from typing import Any
 
-from jinja2 import StrictUndefined, Template
-from jinja2.environment import TemplateExpression
-
-from advisor.vocabulary.bounded_templates import BoundedTemplates, timed
-
-MAX_TEXT = 4000
 _SUREST = 0.99
 _ROUNDED = 0.05  # by so much two digits may differ from what they stand for
 _SHORTEST_CUT = 12  # characters of a name that was cut in its middle
@@ -24,28 +15,30 @@ LONGEST_LIST = 60  # characters; beyond that, numbers of ranks say nothing
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """A number with ``digits`` significant figures and no exponent: 0.0123, 1.23, 1,230."""
-    if value == 0:
-        return "0"
-    number = float(f"{value:.{digits}g}")
+    """A number with ``digits`` significant figures: 0.0123, 1.23, 1,230; '–' where it is none."""
+    if not math.isfinite(value):
+        return "–"
+    if 0 < abs(value) < 1e-6:
+        # A probability, say: nobody counts its zeros.
+        return f"{value:.{digits - 1}e}".replace("e-0", "e-")
+    number = float(f"{value:.{digits}g}") + 0.0  # no -0
     if abs(number) >= 10 ** (digits - 1):
         return f"{number:,.0f}"
     text = f"{number:.{digits}g}"
-    if "e" in text:
-        text = f"{number:.12f}".rstrip("0")
-    return text
+    return f"{number:.12f}".rstrip("0") if "e" in text else text
 
 
 def short(value: float) -> str:
     """A number in two digits, whole from 10 on: 0.17, 8.2, 95, 1,085."""
-    return f"{value:,.0f}" if abs(value) >= 10 else significant(value, 2)
+    return f"{value:,.0f}" if 10 <= abs(value) < math.inf else significant(value, 2)
 
 
 def about(ns: float) -> str:
     """A duration in µs under 0.1 ms, in ms under 10 s, else in s: two digits, or whole ms
     where it has more: '8 ms', '95 ms', '273 ms'.
     """
-    return _short(ns, *_unit(ns))
+    factor, unit = _unit(ns)
+    return f"{short(ns / factor)}{unit}"
 
 
 def differs(one: float, other: float) -> bool:
@@ -135,10 +128,6 @@ def _unit(ns: float) -> tuple[float, str]:
     return (1e6, " ms") if abs(ns) >= 1e5 or ns == 0 else (1e3, " µs")
 
 
-def _short(ns: float, factor: float, unit: str) -> str:
-    return f"{short(ns / factor)}{unit}"
-
-
 def fitted(text: str, most: int) -> str:
     """``text`` in ``most`` characters: the longest words (names) lose their middle first."""
     words = text.split(" ")
@@ -157,7 +146,7 @@ def size(value: float) -> str:
     for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if abs(value) >= limit:
             return f"{short(value / limit)} {unit}"
-    return f"{value:.0f} B"
+    return f"{short(value)} B"
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
@@ -232,75 +221,3 @@ def lower_first(sentence: str) -> str:
     if sentence[1:2].isupper():
         return sentence
     return f"{sentence[:1].lower()}{sentence[1:]}"
-
-
-@cache
-def _environment() -> BoundedTemplates:
-    # The output is plain text; escaping belongs to the view that shows it (HTML escapes).
-    filters = dict[str, Callable[..., Any]](
-        about=about,
-        ms=about,  # in rules of users
-        span=span,
-        between=between,
-        differs=differs,
-        estimate=estimate,
-        ends=ends,
-        of_step=of_step,
-        lower_first=lower_first,
-        size=size,
-        num=short,
-        whole="{:,}".format,
-        pct=percent,
-        plural=plural,
-        certainty=certainty,
-        ranks=ranks_text,
-        named_ranks=named_ranks,
-        some_ranks=some_ranks,
-        counts=counts_text,
-        op=op_text,
-        group=group_text,
-    )
-    # Texts are made once or twice: what folds their constants takes an eighth of their compilation.
-    return BoundedTemplates(
-        filters,
-        undefined=StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        optimized=False,
-    )
-
-
-@lru_cache(maxsize=1000)
-def _compiled(template: str) -> Template:
-    return _environment().from_string(template)
-
-
-def render(template: str, values: Mapping[str, Any]) -> str:
-    """Fill one text. Raises jinja2.TemplateError for unknown values or bad templates."""
-    return " ".join(_text(template, values).split())[:MAX_TEXT]
-
-
-def _text(template: str, values: Mapping[str, Any]) -> str:
-    """Filled; half of a surrogate pair, which no file holds, is written out as an escape."""
-    # Most texts of rules name no value: to compile one takes Jinja a millisecond.
-    if "{" in template:
-        with timed(template):
-            template = _compiled(template).render(values)
-    return template.encode(errors="backslashreplace").decode()
-
-
-def holds(condition: str, values: Mapping[str, Any]) -> bool:
-    """Whether a Jinja expression is true. Raises jinja2.TemplateError as :func:`render` does."""
-    with timed(condition):
-        return bool(_expression(condition)(**values))
-
-
-@cache
-def _expression(condition: str) -> TemplateExpression:
-    return _environment().compile_expression(condition, undefined_to_none=False)
-
-
-def render_lines(template: str, values: Mapping[str, Any]) -> str:
-    """As :func:`render`, but line breaks and indentation stay (commands, code)."""
-    return _text(template, values).strip()[:MAX_TEXT]

@@ -9,7 +9,7 @@ import pytest
 from advisor.engine import load_catalogue
 from advisor.engine.fragments import said, templates
 from advisor.messages import STEPS
-from advisor.vocabulary.words import render_lines
+from advisor.vocabulary.templates import render_lines
 
 _RULES = {rule.id: rule for rule in load_catalogue()[0]}
 

@@ -16,7 +16,7 @@ from advisor.engine.memory_limit import MemoryLimit
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.findings import OutcomeKind
 from advisor.vocabulary.bounded_templates import limited
-from advisor.vocabulary.words import render
+from advisor.vocabulary.templates import render
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from advisor.config.hardware import find_device
 from advisor.messages import on_page
-from advisor.report import numbers
 from advisor.report.figures import CallGroup, Fit
 from advisor.report.tables import rows
 from advisor.store.store import Store
 from advisor.vocabulary.bandwidth import bus_factor
+from advisor.vocabulary.words import significant
 
 MISSES = 2.0
 """From this factor between a size's median and the curve on, the curve is called a rough one."""
@@ -27,7 +27,7 @@ def curve_words(fit: Fit, groups: Sequence[CallGroup] = ()) -> str:
     return on_page(
         "curve",
         alpha_ns=fit.alpha_ns,
-        beta=numbers.significant(fit.beta_ns_per_byte),
+        beta=significant(fit.beta_ns_per_byte),
         misses=worst if worst >= MISSES else None,
     )
 

@@ -14,7 +14,7 @@ from advisor.report.figures import DataTable, Figure, Matrix
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import Row, group_names, rows
 from advisor.store.store import Store
-from advisor.vocabulary.words import between, ranks_text
+from advisor.vocabulary.words import between, ranks_text, short
 
 MOST = 16
 """Ranks or hosts of the picture."""
@@ -115,7 +115,7 @@ def _title(found: list[Row], names: Mapping[str | None, str]) -> str:
 
 
 def _of_expected(row: Row) -> str:
-    return " of ".join(numbers.short(row[f"{what}_gbps"]) for what in ("measured", "expected"))
+    return " of ".join(short(row[f"{what}_gbps"]) for what in ("measured", "expected"))
 
 
 def _expected(row: Row) -> str:

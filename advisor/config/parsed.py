@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -43,34 +43,18 @@ def parsed(text: str) -> Any:
     key = _key(text)
     if key in _shipped():
         return json.loads(_shipped()[key])
-    return kept(text, lambda: _parse(text))
-
-
-def kept(text: str, make: Callable[[], Any]) -> Any:
-    """What ``make`` makes of ``text`` alone, as it was kept; where it was not, made and kept."""
-    # A file that is missing, unreadable or damaged is made anew.
-    with contextlib.suppress(OSError, ValueError):
-        return recalled(text)
-    made = make()
-    keep(text, made)
-    return made
-
-
-def recalled(text: str) -> Any:
-    """What was kept of ``text``. Raises OSError or ValueError where nothing was."""
     folder = _folder()
     if folder is None:
-        raise FileNotFoundError
-    return json.loads((folder / f"{_key(text)}.json").read_bytes())
-
-
-def keep(text: str, made: Any) -> None:
-    """Keep what was made of ``text``, where there is a cache."""
-    folder = _folder()
+        return _parse(text)
+    place = folder / f"{key}.json"
+    # A file that is missing, unreadable or damaged is made anew.
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(place.read_bytes())
+    made = _parse(text)
     # What JSON does not hold (a date), folders that cannot be written: made again next time.
     with contextlib.suppress(OSError, TypeError):
-        if folder is not None:
-            _keep(folder / f"{_key(text)}.json", _json(made))
+        _keep(place, _json(made))
+    return made
 
 
 def plain(document: Any) -> Any:

@@ -10,7 +10,6 @@ from advisor import __version__
 from advisor.engine.allowance import Allowance
 from advisor.engine.catalogue import load_catalogue
 from advisor.engine.causes import as_listed, merge, rank_findings
-from advisor.engine.emptiness import needs_of_all
 from advisor.engine.evaluate import evaluate
 from advisor.engine.facts import read_facts, summarise
 from advisor.engine.notes import beside_the_verdict, of_inputs, of_probed_links
@@ -56,11 +55,9 @@ def diagnose(
     outcomes: list[Outcome] = []
     findings: list[Finding] = []
     by_id = {rule.id: rule for rule in rules}
-    # Of a choice of rules nothing is kept: there are many choices.
-    known = {} if select or ignore else needs_of_all(rule.sql for rule in rules if rule.is_shipped)
     allowance = Allowance()
     for run in runs:
-        with Sandbox(store, run, known=known, allowance=allowance) as sandbox:
+        with Sandbox(store, run, allowance=allowance) as sandbox:
             facts = read_facts(sandbox)
             results = []
             for number, rule in enumerate(rules, 1):

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from advisor.engine.allowance import RULE_S, Allowance
 from advisor.engine.answers import as_arrays, as_rows
-from advisor.engine.emptiness import Needs, finds_nothing, needs_of_views
 from advisor.engine.memory_limit import MemoryLimit
 from advisor.engine.query_text import refused
 from advisor.engine.reference import REFERENCE_TABLES, add_functions, make_reference_table
@@ -66,8 +65,7 @@ class Sandbox:
     worked out once, as a table: views upon views, expanded in every query, take the database far
     longer to plan than to run. All of them, and the reference tables, are made when the first query
     names them; ``store`` must stay open as long.
-    ``formats`` names the readers that took its files ('kineto', 'nsys', ...). ``known`` are
-    statements that are sure to run, and which tables they need a row of (emptiness.py).
+    ``formats`` names the readers that took its files ('kineto', 'nsys', ...).
     ``allowance`` is what all rules from elsewhere may take, in this sandbox and others.
     """
 
@@ -77,7 +75,6 @@ class Sandbox:
         run: str,
         *,
         timeout_s: float = RULE_S,
-        known: Mapping[str, Needs] | None = None,
         allowance: Allowance | None = None,
     ) -> None:
         self.run = run
@@ -88,7 +85,6 @@ class Sandbox:
         self._limit = TimeLimit(timeout_s, self.con.interrupt)
         self._memory = MemoryLimit(_MOST_GROWTH_BYTES)
         self._store = store
-        self._known = known or {}
         self._types: dict[str, pa.Schema] = {}
         self._rows: dict[str, Sequence[Mapping[str, Any]]] = {}
         self._filled: dict[str, int] = {}
@@ -211,8 +207,6 @@ class Sandbox:
 
     def holds(self, table: str, where: str, values: Mapping[str, Any]) -> bool:
         """Whether a table or view has a row for which ``where`` holds ('': any row)."""
-        if self._is_empty(table):
-            return False
         if table not in _tables():
             self._make(table)
         counted = table in _tables() or self._made.get(table) == "TABLE"
@@ -221,20 +215,12 @@ class Sandbox:
         condition = f" WHERE {where}" if where else ""
         return bool(self.select(f'SELECT 1 FROM "{table}"{condition} LIMIT 1', values)[1])
 
-    def _is_empty(self, name: str) -> bool:
-        """Whether a table or view is sure to have no row; a view need not be made for that."""
-        if name in self._made or name in _tables():
-            return self._made.get(name) != "VIEW" and name not in self._filled
-        return finds_nothing(needs_of_views().get(name, False), self._is_empty)
-
     def select(self, sql: str, values: Mapping[str, Any]) -> tuple[list[str], list[Sequence[Any]]]:
         """Run one SELECT, binding those of ``values`` that it names as ``$name``.
 
         Returns column names and rows. Raises RuleSqlError when the text is anything but one
         SELECT, names a parameter that does not exist, fails, or exceeds the time limit.
         """
-        if finds_nothing(self._known.get(sql, False), self._is_empty):
-            return [], []
         if "$" in sql:
             return self._run(sql, values, as_rows)
         # What rules need is asked again and again, and nothing changes meanwhile.

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.metrics.clocks.prior import MOST_WRONG, TOLERANCE_NS
-from advisor.metrics.collectives.call import Call
+from advisor.metrics.clocks.prior import MOST_WRONG
+from advisor.metrics.collectives.call import TOLERANCE_NS, Call
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.timeline.statistics import Floats
 

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from advisor.metrics.clocks.offsets import Clock
-from advisor.metrics.clocks.prior import TOLERANCE_NS
-from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.call import TOLERANCE_NS, Call
 from advisor.metrics.collectives.groups import RankInfo, hosts_of
 
 # Some calls are paired wrongly in a cut file.

@@ -18,21 +18,18 @@ import numpy as np
 
 from advisor.metrics.clocks.bounds import bounds_of
 from advisor.metrics.clocks.ends import SIGNIFICANT, Difference, difference
+from advisor.metrics.clocks.fit import ENDS
 from advisor.metrics.clocks.posterior import Weighed, weigh
 from advisor.metrics.clocks.prior import STAGGER_SHARE, impossible, is_zero
-from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.call import TOLERANCE_NS, Call
 from advisor.metrics.collectives.groups import RankInfo, hosts_of
 from advisor.metrics.rings.locations import Home
 from advisor.vocabulary.operations import SYNCHRONISING
 
-# Ranks of one host read one clock; below this they are not told apart whatever the fit says.
-_ONE_HOST_NS = 200_000
 # Bounds this narrow tell a clock, whatever the messages' sizes.
 _TOLD_MS = 0.5
 # No offset beyond this share of a call is taken where the clocks as recorded explain the calls.
 _FAR_SHARE = 0.35
-# A fitted clock that may be off by more of a call's time than the model is good for is ambiguous.
-_WELL_KNOWN = 0.04
 
 
 class Clock(NamedTuple):
@@ -198,7 +195,8 @@ def _moved(found: Mapping[int, Clock], host: Mapping[int, Home], seen: Weighed) 
         for one, more in seen.offsets_ns.items()
     }
     first = by.get(host[min(found)], 0)
-    doubtful = seen.doubt_ns > _WELL_KNOWN * seen.time_ns
+    # A fitted clock that may be off by more than the model is good for is ambiguous.
+    doubtful = seen.doubt_ns > ENDS * seen.time_ns
     result = {}
     for rank, clock in found.items():
         moved = clock._replace(offset_ns=clock.offset_ns + by.get(host[rank], 0) - first)
@@ -243,7 +241,7 @@ def _by_host(
         center = float(np.median([offset[rank] for rank in ranks]))
         for rank in ranks:
             found = raw[rank]
-            doubt = max(_ONE_HOST_NS, SIGNIFICANT * found.error, 2 * found.spread)
+            doubt = max(TOLERANCE_NS, SIGNIFICANT * found.error, 2 * found.spread)
             if not found.identified:
                 doubt = max(doubt, STAGGER_SHARE * found.transfer)
             if len(ranks) > 1 and abs(offset[rank] - center) <= doubt:
@@ -258,7 +256,7 @@ def _by_host(
         others = list(values)
         others.remove(offset[rank])
         zero = is_zero(away, found, [abs(value - median) for value in others])
-        if zero and abs(away) > _ONE_HOST_NS:
+        if zero and abs(away) > TOLERANCE_NS:
             same = {one for one in raw if offset[one] == median}
             zero = not impossible(columns, rank, same)
         settled[rank] = 0.0 if zero else away

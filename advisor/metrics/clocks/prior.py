@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from advisor.metrics.clocks.ends import SIGNIFICANT, Difference
-from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.call import TOLERANCE_NS, Call
 
 STAGGER_SHARE = 0.6
 """A slow edge sets ranks apart by at most half of the transfer (two ranks), less with more."""
-# A rank that leaves a call before another came, by more than this and in more of the calls than
-# spans that were paired wrongly make up, has another clock.
-TOLERANCE_NS = 200_000
 MOST_WRONG = 0.05
+"""Share of spans that were paired wrongly: a rank that leaves more of its calls before another came
+has another clock."""
 
 
 def is_zero(away: float, found: Difference, others: Sequence[float]) -> bool:

@@ -10,6 +10,10 @@ from advisor.vocabulary.bandwidth import bus_factor
 from advisor.vocabulary.dtypes import element
 from advisor.vocabulary.operations import POINT_TO_POINT, message_bytes, split_bytes
 
+TOLERANCE_NS = 200_000
+"""Recorded times of one clock may contradict each other by so much: it drifts within a recording,
+and a span closes a little after its collective."""
+
 
 @dataclass(slots=True)
 class Call:

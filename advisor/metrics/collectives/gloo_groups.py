@@ -14,11 +14,9 @@ from itertools import combinations
 
 import numpy as np
 
-from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.call import TOLERANCE_NS, Call
 
 THREADS_PER_GROUP = 2
-# Clocks drift within a recording and a span closes a little after its collective.
-_TOLERANCE_NS = 200_000
 _MOST_VIOLATIONS = 0.01
 _MOST_CHOICES = 200
 _SMALL_ID_SPACE = 32_768  # the kernel's default pid_max on small machines: ids start over soon
@@ -119,5 +117,5 @@ def _synchronise(sequences: Sequence[Sequence[Call]]) -> bool:
     start = np.array([[call.start for call in sequence] for sequence in sequences])
     end = np.array([[call.end for call in sequence] for sequence in sequences])
     offset = np.median(end - end[0], axis=1).astype(np.int64)[:, None]  # clocks: ends agree
-    early = (end - offset) + _TOLERANCE_NS < (start - offset).max(axis=0)
+    early = (end - offset) + TOLERANCE_NS < (start - offset).max(axis=0)
     return bool(early.any(axis=0).mean() <= _MOST_VIOLATIONS)

@@ -56,11 +56,11 @@ def clear_leftovers(place: Path) -> None:
     """Remove what writers that died left beside ``place``, a store or a folder of Parquet."""
     for left in place.parent.glob(f".{glob.escape(place.name)}.*.partial"):
         if _is_abandoned(left, left.name.removeprefix(f".{place.name}.")):
-            _remove(left)
+            remove(left)
     for left in place.parent.glob(".*.partial"):
         match = _OF_ANY_NAME.fullmatch(left.name)
         if match and _is_old_database(left) and _is_abandoned(left, match["owner"]):
-            _remove(left)
+            remove(left)
         elif match and left.is_dir() and _is_old(left.stat()):
             with contextlib.suppress(OSError):  # it holds something
                 left.rmdir()
@@ -71,25 +71,12 @@ def clear_leftovers(place: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove(left: Path) -> None:
-    if left.is_dir():
-        remove_partial(left / _IN_FOLDER)
-        return
-    for file in (left, Path(f"{left}.wal")):
-        file.unlink(missing_ok=True)
-
-
-def _database(left: Path) -> Path:
-    """The database of a store half written; earlier versions had it without a folder."""
-    return left / _IN_FOLDER if left.is_dir() else left
-
-
 def _is_old_database(left: Path) -> bool:
     """Whether it is a database that nobody has written to for an hour.
 
     On a file system that several machines share, a lock need not tell.
     """
-    with contextlib.suppress(OSError), _database(left).open("rb") as opened:
+    with contextlib.suppress(OSError), (left / _IN_FOLDER).open("rb") as opened:
         return opened.read(12)[8:] == _DATABASE and _is_old(os.fstat(opened.fileno()))
     return False
 
@@ -105,7 +92,7 @@ def _is_abandoned(left: Path, name: str) -> bool:
     """
     if name.replace("-", ".").split(".")[0] == str(os.getpid()):
         return False
-    with contextlib.suppress(OSError), _database(left).open("r+b") as opened:
+    with contextlib.suppress(OSError), (left / _IN_FOLDER).open("r+b") as opened:
         fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     return False

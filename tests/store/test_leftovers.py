@@ -31,13 +31,9 @@ def _database(path: Path, age_s: float) -> Path:
 
 
 def test_old_halves_of_other_stores_go_and_the_rest_stays(tmp_path: Path) -> None:
-    gone = [
-        _database(tmp_path / ".run.duckdb.99999999.abcd_123.partial", 0),
-        _database(tmp_path / ".other.duckdb.99999999.abcd_123.partial", 7200),
-    ]
+    gone: list[Path] = []
     kept = [
-        _database(tmp_path / ".fresh.duckdb.99999999.abcd_123.partial", 0),
-        _database(tmp_path / f".mine.duckdb.{os.getpid()}.abcd_123.partial", 7200),
+        _database(tmp_path / ".other.duckdb.99999999.abcd_123.partial", 7200),  # a file of another
         _database(tmp_path / ".download.partial", 7200),
         _database(tmp_path / "whole.duckdb", 7200),
     ]
@@ -124,7 +120,9 @@ class _Interrupted:
 
 def test_a_store_that_another_process_writes_stays(tmp_path: Path) -> None:
     """GIVEN a database that is held open THEN it stays, however old; once let go, it goes."""
-    path = tmp_path / ".other.duckdb.99999999.abcd_123.partial"
+    folder = tmp_path / ".other.duckdb.99999999.abcd_123.partial"
+    folder.mkdir()
+    path = folder / "half.duckdb"
     command = [sys.executable, "-c", _HOLD, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None

@@ -13,6 +13,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.profile import files
+from advisor.vocabulary.words import named_ranks
 
 _ECHO = re.compile(
     r"Connection (closed|reset) by peer|Broken pipe|remote process exited|Socket (closed|Timeout)|"
@@ -73,10 +74,7 @@ def kernel_kills() -> int | None:
 def last_error(log: Path) -> tuple[str, bool]:
     """Why a command failed, from the end of its ``log``: the first error that is no echo of
     another rank's end, and whether memory ran out. ('', False) where it does not say."""
-    with log.open("rb") as handle:
-        handle.seek(max(0, log.stat().st_size - _LOG_END))
-        lines = handle.read().decode("utf-8", "replace").splitlines()
-    said = [line.strip() for line in lines if _ERROR.search(line)]
+    said = _said_at_end(log, _LOG_END, _ERROR)
     ran_out = next((line for line in said if _OUT_OF_MEMORY.search(line)), None)
     cause = ran_out or next((line for line in said if not _ECHO.search(line)), None)
     return (cause or (said[0] if said else ""))[:300], ran_out is not None
@@ -86,13 +84,16 @@ def kept(folder: Path, world_size: int) -> str:
     """Where the logs are, and whose recording is there."""
     ranks = [rank for rank in range(world_size) if files.trace(folder, rank).exists()]
     return f"logs in {folder / 'logs'}; " + (
-        f"kept what ranks {listed(ranks)} recorded" if ranks else "nothing was recorded yet"
+        f"kept what {named_ranks(ranks)} recorded" if ranks else "nothing was recorded yet"
     )
 
 
-def listed(ranks: list[int]) -> str:
-    """Ranks for a message."""
-    return ", ".join(str(rank) for rank in ranks)
+def _said_at_end(log: Path, most_bytes: int, wanted: re.Pattern[str]) -> list[str]:
+    """The lines at the end of a log in which something ``wanted`` stands."""
+    with log.open("rb") as handle:
+        handle.seek(max(0, log.stat().st_size - most_bytes))
+        lines = handle.read().decode("utf-8", "replace").splitlines()
+    return [line.strip() for line in lines if wanted.search(line)]
 
 
 def _kernel_killed_since(before: int | None) -> bool:
@@ -125,9 +126,6 @@ def _text(failure: Any) -> str:
 def _last_words(failure: Any, logs: Path) -> str:
     """What the process's log says of memory at its end: C++ aborts without a Python exception."""
     for log in sorted(logs.glob(f"*/attempt_0/{failure.local_rank}/stderr.log"))[-1:]:
-        with log.open("rb") as handle:
-            handle.seek(max(0, log.stat().st_size - _LAST_WORDS))
-            lines = handle.read().decode("utf-8", "replace").splitlines()
-        said = [line.strip() for line in lines if _OUT_OF_MEMORY.search(line)]
+        said = _said_at_end(log, _LAST_WORDS, _OUT_OF_MEMORY)
         return said[-1][:300] if said else ""
     return ""

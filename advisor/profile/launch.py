@@ -30,12 +30,12 @@ from advisor.profile.failures import (
     LaunchStoppedError,
     kept,
     kernel_kills,
-    listed,
     rank_that_failed,
 )
 from advisor.profile.progress import Board, Position, laggards
 from advisor.profile.rendezvous import How, Nodes, apart, await_first
 from advisor.profile.signals import own_signals, signal_behind
+from advisor.vocabulary.words import named_ranks
 
 PLAINLY = How()
 _GRACE_S = 20.0  # from SIGTERM to SIGKILL: time to write a trace
@@ -211,10 +211,9 @@ def _signal_all(pids: list[int], number: signal.Signals) -> None:
 
 
 def _hung(watch: _Watch, hint: str) -> LaunchError:
-    ranks = listed([position.rank for position in watch.hung])
+    ranks = named_ranks(position.rank for position in watch.hung)
     return LaunchError(
-        f"rank {ranks} made no progress for {watch.timeout_s:g} s, {watch.hung[0]}; "
-        "all ranks ended",
+        f"{ranks} made no progress for {watch.timeout_s:g} s, {watch.hung[0]}; all ranks ended",
         hint=f"its stacks are in its stderr.log; {hint}",
     )
 

@@ -17,6 +17,7 @@ from xml.parsers import expat
 from advisor.errors import AdvisorError
 from advisor.ingest.readers._rows import insert
 from advisor.ingest.source import ReadContext, Source
+from advisor.vocabulary.numbers import real, whole
 
 FORMAT = "nccl-xml"
 SUMMARY = "NCCL topology and graph XML dumps (NCCL_TOPO_DUMP_FILE, NCCL_GRAPH_DUMP_FILE)"
@@ -136,20 +137,20 @@ def _start(dump: _Dump, name: str, attributes: dict[str, str], source: Source) -
     elif name == "gpu" and dump.graph is None:
         dump.gpu = {
             **_place(dump),
-            "dev": _int(attributes.get("dev")),
-            "rank": _int(attributes.get("rank")),
-            "compute_capability": _int(attributes.get("sm")),
+            "dev": whole(attributes.get("dev")),
+            "rank": whole(attributes.get("rank")),
+            "compute_capability": whole(attributes.get("sm")),
             "gdr": _flag(attributes.get("gdr")),
             "nvlinks": 0,
         }
     elif name in {"nvlink", "xgmi"} and dump.gpu is not None:
-        dump.gpu["nvlinks"] += _int(attributes.get("count")) or 0
+        dump.gpu["nvlinks"] += whole(attributes.get("count")) or 0
     elif name == "net" and dump.graph is None:
-        speed = _int(attributes.get("speed"))
+        speed = whole(attributes.get("speed"))
         value = {
             **_place(dump),
-            "index": _int(attributes.get("dev")),
-            "port": _int(attributes.get("port")),
+            "index": whole(attributes.get("dev")),
+            "port": whole(attributes.get("port")),
             "guid": attributes.get("guid"),
             "speed_mbps": speed,
             "bw_gbps": speed / 8000 if speed is not None else None,
@@ -158,14 +159,14 @@ def _start(dump: _Dump, name: str, attributes: dict[str, str], source: Source) -
         _add(dump, "nic", attributes.get("name", ""), value, "nics")
     elif name == "graph":
         dump.graph = {
-            "pattern": _int(attributes.get("pattern")),
-            "channels": _int(attributes.get("nchannels")),
-            "bw_intra": _float(attributes.get("speedintra")),
-            "bw_inter": _float(attributes.get("speedinter")),
+            "pattern": whole(attributes.get("pattern")),
+            "channels": whole(attributes.get("nchannels")),
+            "bw_intra": real(attributes.get("speedintra")),
+            "bw_inter": real(attributes.get("speedinter")),
             "type_intra": attributes.get("typeintra"),
             "type_inter": attributes.get("typeinter"),
-            "cross_nic": _int(attributes.get("crossnic")),
-            "same_channels": _int(attributes.get("samechannels")),
+            "cross_nic": whole(attributes.get("crossnic")),
+            "same_channels": whole(attributes.get("samechannels")),
             "paths": [],
         }
     elif name == "channel" and dump.graph is not None:
@@ -202,7 +203,7 @@ def _place(dump: _Dump) -> dict[str, Any]:
         "cpu": dump.parent("cpu").get("numaid"),
         "parent": f"PCI/{parent}" if parent else None,
         "link_speed": slot.get("link_speed"),
-        "link_width": _int(slot.get("link_width")),
+        "link_width": whole(slot.get("link_width")),
     }
 
 
@@ -210,14 +211,6 @@ def _bus_number(bus: str) -> str:
     """``0000:1a:00.0`` → ``1a000``, as NCCL's log names it."""
     digits = re.sub(r"[^0-9a-fA-F]", "", bus)[:16]
     return f"{int(digits, 16):x}" if digits else "?"
-
-
-def _int(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"-?\d{1,15}", text) else None
-
-
-def _float(text: str | None) -> float | None:
-    return float(text) if text is not None and re.fullmatch(r"\d{1,12}(\.\d{1,9})?", text) else None
 
 
 def _flag(text: str | None) -> bool | None:

@@ -22,7 +22,10 @@ TRIAL_FOLDER = "{trial}"
 
 
 class HookSettings(BaseModel):
-    """What the hook sets where a script builds its wrapper; names and values as torch has them."""
+    """What the hook sets where a script builds its wrapper; names and values as torch has them.
+
+    The last ones are keys of ``zero_optimization`` in DeepSpeed's configuration, sizes in elements.
+    """
 
     bucket_cap_mb: float = Field(25.0, gt=0)
     gradient_as_bucket_view: bool = False
@@ -33,6 +36,11 @@ class HookSettings(BaseModel):
     reduce_precision: Literal["fp32", "bf16"] = "fp32"
     prefetch_forward: int = Field(0, ge=0)
     prefetch_backward: int = Field(0, ge=0)
+    reduce_bucket_size: int = Field(500_000_000, gt=0)
+    overlap_comm: bool = False
+    contiguous_gradients: bool = True
+    stage3_prefetch_bucket_size: int = Field(50_000_000, ge=0)
+    stage3_param_persistence_threshold: int = Field(100_000, ge=0)
 
 
 class OwnJob(FileModel):

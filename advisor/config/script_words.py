@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -51,9 +52,11 @@ def how_to_write(
 
 
 def _filled(text: str, name: str, value: Any) -> str:
+    number = int(value) if type(value) is float and value.is_integer() else value
     return text.format(
         name=name,
-        value=int(value) if type(value) is float and value.is_integer() else value,
+        value=number,
+        json=json.dumps(number),
         upper=str(value).upper(),
         dtype=_DTYPES.get(str(value), str(value)),
         on=bool(value),

@@ -46,7 +46,8 @@ _LEAST_SHARE = 0.01
 # What acts on nothing but communication.
 _COMMUNICATION = (
     "bucket_cap_mb", "comm_hook", "reshard_after_forward", "prefetch_forward",
-    "prefetch_backward", "reduce_precision", "env.GLOO_", "env.NCCL_",
+    "prefetch_backward", "reduce_precision", "reduce_bucket_size", "overlap_comm", "stage3_",
+    "env.GLOO_", "env.NCCL_",
 )  # fmt: skip
 
 
@@ -149,15 +150,18 @@ def _axes(found: Survey, space: Space | None) -> tuple[list[Axis], list[str]]:
     if space is None and found.backend in ("gloo", "nccl"):
         listed = default_space(found.backend).axes
         axes += [axis for axis in listed if axis.setting.startswith(ENVIRONMENT_PREFIX)]
-    kept, left_out = [], [f"{item.setting}: {item.why}" for item in own.left_out]
+    kept: list[Axis] = []
+    names: dict[str, list[str]] = {item.why: [item.setting] for item in own.left_out}
     for axis in axes:
         if why := _why_not(axis, found, given=space is not None):
-            left_out.append(f"{axis.variable}: {why}")
+            names.setdefault(why, []).append(axis.variable)
             continue
         cannot = {value: why for value in axis.values if (why := _cannot(axis, value, found))}
         values = [value for value in axis.values if value not in cannot]
         kept.append(axis.model_copy(update={"values": values}))
-        left_out += [f"{axis.variable}={value}: {why}" for value, why in cannot.items()]
+        for value, why in cannot.items():
+            names.setdefault(why, []).append(f"{axis.variable}={value}")
+    left_out = [f"{', '.join(those)}: {why}" for why, those in names.items()]
     return on_interface(kept, os.environ.get("GLOO_SOCKET_IFNAME")), left_out
 
 
@@ -165,6 +169,9 @@ def _why_not(axis: Axis, found: Survey, *, given: bool) -> str:
     """Why an axis is not worth trying in this job; '' where it is. ``given``: by the user."""
     if axis.strategies and not set(axis.strategies) & set(found.built):
         return f"this job builds no {' or '.join(axis.strategies)}"
+    zero = found.built.get("deepspeed", {})
+    if axis.strategies == ["deepspeed"] and axis.setting not in zero:
+        return f"stage {zero.get('stage')} of ZeRO does not use it"
     if isinstance(axis, OwnAxis) and axis.devices and found.device not in axis.devices:
         return f"for {' and '.join(axis.devices)}"
     if not axis.applies(found.backend, "+".join(found.built) or "none"):

@@ -251,6 +251,27 @@ def test_the_axes_are_those_of_the_jobs_wrappers_and_start_where_the_script_stan
     assert {"bucket_cap_mb", "find_unused_parameters", "comm_hook"} <= names
     assert not names & {"reshard_after_forward", "prefetch_forward"}
     assert any("builds no fsdp1 or fsdp2" in line for line in left_out)
+    # A reason is said once for all settings that share it.
+    assert sum("builds no deepspeed" in line for line in left_out) == 1
+
+
+def test_a_stage_of_zero_is_swept_by_what_it_reads(tmp_path: Path) -> None:
+    second = {
+        "reduce_bucket_size": 500_000_000,
+        "overlap_comm": False,
+        "contiguous_gradients": True,
+    }
+    zero = {"stage": 2, **second, "made_by": ""}
+    sweep, left_out = sweep_of(tmp_path, FOUND.model_copy(update={"built": {"deepspeed": zero}}))
+    assert sweep.start["reduce_bucket_size"] == 500_000_000
+    names = {axis.setting for axis in sweep.axes}
+    assert {"reduce_bucket_size", "contiguous_gradients"} <= names
+    assert "bucket_cap_mb" not in names
+    # Its stream of reductions is CUDA's (deepspeed/accelerator/cpu_accelerator.py has none).
+    assert any(
+        line.startswith("overlap_comm, ") and line.endswith(": for cuda") for line in left_out
+    )
+    assert any(line.endswith("stage 2 of ZeRO does not use it") for line in left_out)
 
 
 def test_settings_of_communication_are_not_tried_where_it_costs_nothing(tmp_path: Path) -> None:
@@ -259,7 +280,8 @@ def test_settings_of_communication_are_not_tried_where_it_costs_nothing(tmp_path
     names = {axis.setting for axis in sweep.axes}
     assert "bucket_cap_mb" not in names
     assert "gradient_as_bucket_view" in names
-    assert any(line.startswith("bucket_cap_mb: communication takes 0.1%") for line in left_out)
+    (line,) = [line for line in left_out if "communication takes 0.1%" in line]
+    assert line.startswith("bucket_cap_mb, comm_hook")
 
 
 @pytest.mark.parametrize(

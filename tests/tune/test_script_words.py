@@ -81,6 +81,29 @@ def test_what_to_write_for_sharded_parameters(wrapper: str, made_by: str, said: 
     assert said in line
 
 
+@pytest.mark.parametrize(
+    ("made_by", "said"),
+    [
+        ("", '"zero_optimization": {..., "reduce_bucket_size": 5000000, "overlap_comm": true}'),
+        ("transformers", 'TrainingArguments(deepspeed=...): "zero_optimization": {..., "reduce_'),
+        ("accelerate", 'hf_ds_config=...)): "zero_optimization": {..., "reduce_bucket_size": 500'),
+        ("lightning", "DeepSpeedStrategy(reduce_bucket_size=5000000, overlap_comm=True)"),
+    ],
+)
+def test_what_to_write_for_deepspeed_is_json_or_the_strategys_arguments(
+    made_by: str, said: str
+) -> None:
+    settings = {"reduce_bucket_size": 5_000_000, "overlap_comm": True}
+    built = {"deepspeed": {"stage": 2, **dict.fromkeys(settings), "made_by": made_by}}
+    (line,) = how_to_write(settings, built, "cuda")
+    assert said in line
+    # Lightning's strategy has no argument for what stage 3 alone reads.
+    persistent = "stage3_param_persistence_threshold"
+    built = {"deepspeed": {"stage": 3, persistent: 100_000, "made_by": made_by}}
+    (line,) = how_to_write({persistent: 1_000_000}, built, "cuda")
+    assert f'"zero_optimization": {{..., "{persistent}": 1000000}}' in line
+
+
 def test_a_wrapper_that_a_script_builds_inside_of_a_librarys_hook_is_the_scripts() -> None:
     asked = {"construction": construction}
     library = {"__name__": "lightning.pytorch.trainer.trainer", **asked}

@@ -12,6 +12,7 @@ from advisor.profile.hook import construction, order, saves, steps
 _CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "torch.distributed.fsdp._fully_shard._fully_shard": construction.change_fully_shard,
     "torch.distributed.fsdp.fully_sharded_data_parallel": construction.change_fsdp1,
+    "deepspeed.runtime.zero.config": construction.change_deepspeed,
 }
 
 

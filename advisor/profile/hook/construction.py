@@ -1,7 +1,7 @@
 """Applies settings where a script builds its wrappers, and notes what the script itself asked for.
 
-DDP's and FSDP1's constructors and ``fully_shard`` are wrapped: arguments named in ``wanted``
-replace the script's. What was built is in ``built``: the present settings, by wrapper.
+DDP's and FSDP1's constructors, ``fully_shard`` and DeepSpeed's reading of its ZeRO settings are
+wrapped: what ``wanted`` names replaces the script's. ``built`` has the present settings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 wanted: dict[str, Any] = {}
 built: dict[str, dict[str, Any]] = {}
-"""Settings by wrapper: ddp, fsdp1, fsdp2; ``made_by`` is the library whose code built it."""
+"""Settings by wrapper (ddp, fsdp1, fsdp2, deepspeed); ``made_by``: the library that built it."""
 
 _DDP = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "find_unused_parameters")
 _DEFAULT_CAP_MB = 25  # torch.nn.parallel.DistributedDataParallel's own
@@ -24,7 +24,15 @@ _LIBRARIES = (
     "transformers", "accelerate", "torchtitan",
     "lightning", "pytorch_lightning", "lightning_fabric",
 )  # fmt: skip
-_BETWEEN = ("torch", "advisor", "contextlib", "functools")  # decorators and auto-wrapping
+# Decorators, auto-wrapping, and what deepspeed.initialize calls on its way.
+_BETWEEN = ("torch", "advisor", "contextlib", "functools", "deepspeed")
+# What each stage of ZeRO reads of its section (deepspeed/runtime/zero/config.py, by their aliases).
+_ZERO = ("reduce_bucket_size", "overlap_comm", "contiguous_gradients")
+_BY_STAGE = {
+    1: _ZERO,
+    2: _ZERO,
+    3: (*_ZERO, "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold"),
+}
 _HOOKS = {
     "fp16": "fp16_compress_hook",
     "bf16": "bf16_compress_hook",
@@ -127,6 +135,33 @@ def change_fsdp1(module: ModuleType) -> None:
         build(self, *args, **kwargs)
 
     wrapper.__init__ = construct
+
+
+def change_deepspeed(module: ModuleType) -> None:
+    """From here on ZeRO's section of a DeepSpeed configuration takes the wanted settings.
+
+    It is read here whether ``deepspeed.initialize`` gets a dict, a file or its arguments' path.
+    """
+    read = module.get_zero_config
+
+    @functools.wraps(read)
+    def get_zero_config(document: Any) -> Any:
+        found = read(document)
+        fields = {
+            name: name.removeprefix("stage3_") for name in _BY_STAGE.get(int(found.stage), ())
+        }
+        present = {name: getattr(found, f) for name, f in fields.items() if hasattr(found, f)}
+        if not present:  # stage 0 has neither buckets nor partitions of ZeRO's
+            return found
+        built.setdefault("deepspeed", {"stage": int(found.stage), **present, "made_by": _made_by()})
+        asked = {name: wanted[name] for name in present if name in wanted}
+        if not asked:
+            return found
+        section = document["zero_optimization"]
+        known = section if isinstance(section, dict) else {"stage": int(found.stage)}
+        return read({**document, "zero_optimization": {**known, **asked}})
+
+    module.get_zero_config = get_zero_config  # type: ignore[attr-defined]
 
 
 def after_first_step() -> None:

@@ -18,6 +18,11 @@ WRITERS: dict[str, tuple[str, ...]] = {
     "transformers.trainer": ("Trainer._save_checkpoint", "Trainer.save_model"),
     "lightning.pytorch.trainer.trainer": ("Trainer.save_checkpoint",),
     "pytorch_lightning.trainer.trainer": ("Trainer.save_checkpoint",),
+    # Its file `latest` would name a checkpoint that was not written: a job resumed from it fails.
+    "deepspeed.runtime.engine": (
+        "DeepSpeedEngine.save_checkpoint",
+        "DeepSpeedEngine.save_16bit_model",
+    ),
 }
 _said: set[str] = set()
 

@@ -19,8 +19,8 @@ from advisor.cli.compare import _judge, _timed, command
 from advisor.errors import AdvisorError
 from advisor.findings import Basis, Finding, Severity
 from advisor.ingest.run_names import run_names
-from advisor.metrics.compare.figures import RunFigures, figures, operators
-from advisor.metrics.compare.jobs import unlike
+from advisor.metrics.compare.figures import CollectiveTotal, RunFigures, figures, operators
+from advisor.metrics.compare.jobs import Unlike, unlike
 from advisor.metrics.compare.new_findings import new_finding
 from advisor.metrics.compare.runs import Comparison, Timed, comparison
 from advisor.metrics.compare.significance import Difference, difference
@@ -322,6 +322,33 @@ def test_a_row_of_several_runs_says_why_and_how_sure(change: Difference, said: s
     short, long = (tables.text(found, whole=whole) for whole in (False, True))
     assert "busy (kernel) ms" in long and "busy (kernel) ms" not in short
     assert len(short.strip().splitlines()) == 2 + len(rows.matters(found)) + 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ({"all_gather": 25, "all_reduce": 1}, {"all_gather": 9.8, "all_reduce": 1},
+         [["all_gather calls", "-15", "25", "9.8"]]),
+        ({"all_gather": 8}, {}, [["all_gather calls", "-8", "8", "0"]]),
+        # An evaluation in one of the recordings, and a call in every fourth step.
+        ({"all_gather": 10, "barrier": 0.25}, {"all_gather": 11.5}, []),
+    ],
+    ids=["gathered less often", "no more", "nearly as often"],
+)  # fmt: skip
+def test_calls_that_a_change_saves_are_said_where_the_step_is_within_noise(
+    before: dict[str, float], after: dict[str, float], said: list[list[str]]
+) -> None:
+    def run(name: str, calls: dict[str, float]) -> RunFigures:
+        ops = [CollectiveTotal(op, count, None, 10, 10) for op, count in calls.items()]
+        return run_of(name, [100, 101, 99, 100], collectives=ops)
+
+    found = compared(run("a", before), run("b", after))
+    parts = {name: Parts(name, 100.0, dict.fromkeys(KINDS, 0.0)) for name in ("a", "b")}
+    found = replace(found, parts=parts)
+    assert rows.matters(found)[1:] == said
+    # Runs of other jobs differ in calls anyway.
+    unlike = {"b": [Unlike("ranks", "2", "4")]}
+    assert len(rows.matters(replace(found, unlike=unlike))) == 1
 
 
 def cause_of(run: str, saving: int, **values: Any) -> Finding:

@@ -15,10 +15,13 @@ from advisor.metrics.compare.significance import Difference
 from advisor.report.clean import shorten_middle
 from advisor.report.comparison_figures import signed, signed_share
 from advisor.report.figures import KINDS
+from advisor.report.numbers import short
 from advisor.report.summary import place, place_beside, title
 from advisor.vocabulary.words import about, lower_first
 
 _MOST_ROWS = 5
+_MOST_OPS = 2
+_OTHER_CALLS = 0.2  # of the calls; an evaluation in one of the recordings moves them by less
 _MOST_NAME = 24  # of a run, in letters, in a headline that is too long
 _SEEN = 0.005  # of the step: a kind of time that no bar shows
 _LONG = 1.5  # times the median: as a step that counts as warm-up
@@ -146,7 +149,8 @@ def _unsaid_place(finding: Finding) -> str:
 
 
 def matters(found: Comparison) -> list[list[str]]:
-    """At most five rows: of two runs the step and its kinds of time; of more a row for each run.
+    """Of two runs the step and its kinds of time, at most five rows, then operations that are
+    called more or less often; of more at most five runs, a row each.
 
     Those of two: kind, change, before, after.
     """
@@ -173,9 +177,26 @@ def matters(found: Comparison) -> list[list[str]]:
         if max(it.base_ns, it.other_ns) >= least_ns
     ]
     return [
-        [name, signed(about, after - before), about(before), about(after)]
-        for name, before, after in rows[:_MOST_ROWS]
+        *(
+            [name, signed(about, after - before), about(before), about(after)]
+            for name, before, after in rows[:_MOST_ROWS]
+        ),
+        *(_calls(*found.runs) if found.runs[1].run not in found.unlike else ()),
     ]
+
+
+def _calls(base: RunFigures, other: RunFigures) -> list[list[str]]:
+    """Operations called more or less often per step, most time first: a busy machine, which hides
+    what a step gained, changes no count."""
+    totals = [{total.op: total for total in row.collectives} for row in (base, other)]
+    changed = []
+    for op in {**totals[0], **totals[1]}:
+        both = [of[op] for of in totals if op in of]
+        before, after = (of[op].calls_per_step if op in of else 0.0 for of in totals)
+        if abs(after - before) >= max(1.0, _OTHER_CALLS * max(before, after)):
+            row = [f"{op} calls", signed(short, after - before), short(before), short(after)]
+            changed.append((max(total.total_ns_per_step for total in both), row))
+    return [row for _, row in sorted(changed, reverse=True)[:_MOST_OPS]]
 
 
 def _kind(kind: str) -> str:

@@ -236,18 +236,22 @@ def test_sharded_gradients_that_are_gathered_before_the_optimizer_are_whole_for_
 
 
 @pytest.mark.parametrize(
-    ("forward", "sizes", "kinds"),
+    ("forward", "sizes", "more_steps", "kinds"),
     [
-        (2000, (1600, 40, 360), {("weights", 3.0)}),  # an average of the weights, kept whole
-        (0, (1600, 40, 360), {("tiny", 2.0)}),  # ZeRO-1: nobody gathers them in forward
-        (2000, (40, 360), {("tiny", 2.0)}),  # fewer bytes: something else
+        (2000, (1600, 40, 360), 0, {("weights", 3.0)}),  # an average of the weights, kept whole
+        (2000, (1600, 40, 360), 1, {("weights", 1.5)}),  # in every second step
+        (2000, (1600, 40, 360), 2, set()),  # in one of three: a checkpoint
+        (0, (1600, 40, 360), 0, {("tiny", 2.0)}),  # ZeRO-1: nobody gathers them in forward
+        (2000, (40, 360), 0, {("tiny", 2.0)}),  # fewer bytes: something else
     ],
 )
 def test_weights_that_are_gathered_beside_the_forward_pass_are_whole_for_nobody(
-    forward: int, sizes: tuple[int, ...], kinds: set[tuple[str, float]]
+    forward: int, sizes: tuple[int, ...], more_steps: int, kinds: set[tuple[str, float]]
 ) -> None:
     """Of gradients of 2,000 bytes; the optimizer ran before the step."""
     with _one_step() as con:
+        for step in range(2, 2 + more_steps):
+            con.execute("INSERT INTO step SELECT * REPLACE (? AS step) FROM step LIMIT 1", [step])
         con.execute(_FIRST_CALL_REDUCES)
         con.execute("UPDATE param_bucket SET call_id = ?", [len(sizes) + bool(forward)])
         calls = [("all_gather", "optimizer", size) for size in sizes]

@@ -66,6 +66,9 @@ handing AS (
     ON g.rank = s.rank AND g.step = s.step AND g.process_group IS NOT DISTINCT FROM s.process_group
   WHERE handed GROUP BY s.rank, s.step, s.process_group, s.op, s.whole
   HAVING abs(sum(s.bytes) / nullif(any_value(g.bytes), 0) - 1) <= {_AS_MANY_BYTES}),
+in_most AS ( -- in few steps they are saved or shown: no step of training needs them
+  SELECT process_group, whole FROM handing WHERE whole IS NOT NULL GROUP BY ALL
+  HAVING 2 * count(DISTINCT step) >= (SELECT max(steps) FROM steps)),
 own_copies AS ( -- without a mark of any optimizer, it may be what hands them out
   SELECT process_group FROM sent SEMI JOIN handing USING (rank, step, op) WHERE handed
     AND EXISTS (FROM optimizing)
@@ -238,7 +241,8 @@ needless AS (
     AND EXISTS (FROM own_copies o WHERE o.process_group IS NOT DISTINCT FROM timed.process_group)
   UNION ALL
   SELECT whole, process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
-  FROM timed WHERE handed AND op = 'all_gather'
+  FROM timed WHERE handed AND op = 'all_gather' AND EXISTS (FROM in_most m
+    WHERE m.whole = timed.whole AND m.process_group IS NOT DISTINCT FROM timed.process_group)
   UNION ALL
   SELECT CASE WHEN behind_gradients THEN 'shown' ELSE 'gathered' END,
     process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true

@@ -1,7 +1,7 @@
 """Scripts as people write them, none with our recorder: the whole road, scored.
 
     python -m benchmarks.scripts record --out DIR [--only ddp,nano/slow] [--again]
-    python -m benchmarks.scripts score --out DIR [--only ...]
+    python -m benchmarks.scripts score --out DIR [--only ...] [--apart no-free-core]
     python -m benchmarks.scripts sweep --out DIR --only ddp/more-work [--mbit 400] [--budget 20]
         [--space FILE]
 
@@ -71,7 +71,7 @@ def sweep_all(chosen: list[Case], out: Path, *, mbit: float | None, asked: list[
             subprocess.run([sys.executable, *tune, "--", *job], check=False)
 
 
-def score_all(chosen: list[Case], out: Path) -> list[Judged]:
+def score_all(chosen: list[Case], out: Path, apart: list[str]) -> list[Judged]:
     """Judge every recorded case, the healthy ones once each."""
     wanted = {c.id: c for case in chosen for c in (case.healthy, case)}
     found = []
@@ -79,7 +79,7 @@ def score_all(chosen: list[Case], out: Path) -> list[Judged]:
         needed = (case, case.healthy)
         if not all((out / one.id / "run.json").exists() for one in needed):
             continue
-        judged = judge(case, out)
+        judged = judge(case, out, apart)
         found.append(judged)
         print(line(judged, faulty=case.fault is not None), flush=True)
     return found
@@ -144,6 +144,9 @@ def main() -> None:
     parser.add_argument("--budget", default="20", help="of a sweep: trials or time")
     parser.add_argument("--mbit", type=float, help="of a sweep's links; else the case's own")
     parser.add_argument("--space", help="of a sweep: settings to try; else those of the job")
+    parser.add_argument(
+        "--apart", default="", help="rules whose findings are not judged: true here"
+    )
     parser.add_argument("--results", type=Path, help="write the table as JSON")
     options = parser.parse_args()
     chosen = list(cases(options.only))
@@ -155,7 +158,7 @@ def main() -> None:
     if options.action == "record":
         record_all(chosen, options.out, again=options.again)
         return
-    found = score_all(chosen, options.out)
+    found = score_all(chosen, options.out, options.apart.split(","))
     counted = summary(found, chosen)
     print(counted)
     if options.results:

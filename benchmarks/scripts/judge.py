@@ -79,14 +79,18 @@ class Judged:
         return {**asdict(self), **own}
 
 
-def judge(case: Case, out: Path) -> Judged:
-    """Diagnose one recorded case; a faulty one is compared with its healthy one, judged before."""
+def judge(case: Case, out: Path, apart: Sequence[str] = ()) -> Judged:
+    """Diagnose one recorded case; a faulty one is compared with its healthy one, judged before.
+
+    The first finding is judged that is of no rule in ``apart`` (``no-free-core``, on cores that
+    others used: true of the machine, and nothing of the script).
+    """
     with api.load(traces(case, out / case.id)) as run:
         report = run.report
         (out / case.id / "report.txt").write_text(run.render("text"), encoding="utf-8")
         (out / case.id / "findings.json").write_text(run.render("json"), encoding="utf-8")
     steps = _steps(out / case.id)
-    first = report.findings[0] if report.findings else None
+    first = next((item for item in report.findings if item.rule not in apart), None)
     truth = case.truth
     accused = first if first is not None and first.severity != Severity.INFO else None
     sure = {

@@ -716,6 +716,57 @@ def test_groups_that_nothing_tells_apart_give_no_links(tmp_path: Path) -> None:
     assert {name for _, _, name in found} == {"world"}
 
 
+def _ends(groups: list[list[int]], per_host: int) -> str:
+    """As :func:`old_log`, of hosts of so many GPUs, with the bus ids that 2.10 prints."""
+    lines = []
+    for group in groups:
+        for place, rank in enumerate(group):
+            after = (place + 1) % len(group)
+            host, bus = rank // per_host, f"{rank % per_host + 1}a000"
+            other = f"{group[after] % per_host + 1}a000"
+            way = "P2P/IPC" if host == group[after] // per_host else "NET/IB/0"
+            start = OLD.format(host=host, pid=100 + rank, rank=rank % per_host)
+            lines += [
+                f"{start}Channel 00 : {place}[{bus}] -> {after}[{other}] via {way}",
+                f"{start}comm 0x7f{len(lines)} rank {place} nranks {len(group)} "
+                f"cudaDev {rank % per_host} busId {bus} - Init COMPLETE",
+            ]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("per_host", "groups"),
+    [
+        (4, [[0, 1], [2, 3]]),
+        (4, [[0, 2], [1, 3], [0, 1], [2, 3]]),  # of a two-dimensional layout, each rank in two
+        (4, [[0, 1, 2, 3], [4, 5, 6, 7]]),  # of each host
+        (4, [[0, 4], [1, 5], [2, 6], [3, 7]]),  # of each NIC
+    ],
+)
+def test_bus_ids_of_connections_tell_communicators_of_one_size_apart(
+    tmp_path: Path, per_host: int, groups: list[list[int]]
+) -> None:
+    world = list(range(max(map(max, groups)) + 1))
+    found = links_of(tmp_path / "a.log", _ends([world, *groups], per_host))
+    named: dict[str | None, set[tuple[int, int]]] = {}
+    for src, dst, name in found:
+        named.setdefault(name, set()).add((src, dst))
+    assert sorted(map(sorted, (pairs for name, pairs in named.items() if name != "world"))) == [
+        sorted(zip(group, group[1:] + group[:1], strict=True)) for group in sorted(groups)
+    ]
+
+
+def test_network_connections_to_one_of_two_hosts_name_no_communicator(tmp_path: Path) -> None:
+    """GIVEN pairs of hosts 0 and 1, and of 2 and 3, WHEN bus ids recur THEN none is guessed."""
+    pairs = [[0, 2], [1, 3], [4, 6], [5, 7]]
+    (tmp_path / "a.log").write_text(_ends([list(range(8)), *pairs], per_host=2))
+    with stored(tmp_path / "a.log") as store:
+        assert {name for _, _, name in facts(store, "communicator")} == {"world"}
+        alike = facts(store, "communicators-alike")
+        assert alike == {(None, None, "2 ranks"): {"ranks": 2, "communicators": 4}}
+        assert rows(store, "SELECT DISTINCT communicator FROM link") == [("world",)]
+
+
 def test_connections_before_any_communicator_are_kept(tmp_path: Path) -> None:
     """GIVEN a log that was cut before 2.10 says what its communicators are."""
     lines = old_log([[0, 1, 2, 3]]).splitlines()

@@ -1,10 +1,8 @@
-"""Which communicator a thread's lines belong to, and which global rank each of its ranks is.
+"""Which communicator a thread's lines belong to.
 
 A thread prints ``… comm 0x… rank r nranks n …`` when it creates a communicator; up to then its
 lines wait in a slot without one. Logs to 2.14 print that line only at the end, so a slot can be
-tied to its communicator later. The communicator of all ranks gives global ranks; others are mapped
-through the GPU (process and bus id) that holds the rank. Logs before 2.16 print no id: there a
-process's first, second … communicator of a size is everyone's, unless a rank of it is held twice.
+tied to its communicator later.
 """
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from dataclasses import dataclass, field
 
 from advisor.ingest.readers.nccl_log.facts import CommLine, Connection
 from advisor.ingest.readers.nccl_log.prefix import Thread
-
-WORLD = "world"
 
 
 @dataclass(eq=False)
@@ -159,93 +155,3 @@ class Registry:
             return slot.member
         own = self._of_process.get((slot.host, slot.pid))
         return own.first if own is not None and len(own.devices) == 1 else None
-
-
-class Ranks:
-    """Global ranks of all members, once everything has been read."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._members = list(registry.members.values())
-        self._without_id = _in_order(self._members)
-        largest = max((member.line.ranks for member in self._members), default=0)
-        of_size: dict[str | None, list[Member]] = {}
-        for member in self._members:
-            if member.line.ranks == largest:
-                of_size.setdefault(self._id(member), []).append(member)
-        self.world_size = largest
-        self.has_world = _same_devices(list(of_size.values()), largest)
-        self._world = next(iter(of_size), None)
-        self._device_rank: dict[tuple[str, int, str], int] = {}
-        if self.has_world:
-            for member in of_size[self._world]:
-                self._device_rank.setdefault(member.device, member.line.rank)
-        self._global: dict[tuple[str, int], int] = {}
-        for member in self._members:
-            rank, ident = self.of(member), self._id(member)
-            if rank is not None and ident is not None:
-                self._global[ident, member.line.rank] = rank
-
-    def _id(self, member: Member) -> str | None:
-        """What tells its communicator from others; None where a log without ids cannot."""
-        if member.line.comm_id is not None:
-            return member.line.comm_id
-        key = (member.line.ranks, member.order)
-        if key not in self._without_id:
-            return None
-        return f"{key[0]} ranks" + (f" #{key[1] + 1}" if key[1] else "")
-
-    def of(self, member: Member | None) -> int | None:
-        """Global rank of a member; None where the log does not tell."""
-        if member is None or not self.has_world:
-            return None
-        if self.is_world(member):
-            return member.line.rank
-        return self._device_rank.get(member.device)
-
-    def of_peer(self, member: Member, rank: int) -> int | None:
-        """Global rank of rank ``rank`` in the communicator of ``member``."""
-        if not 0 <= rank < member.line.ranks:
-            return None
-        if self.has_world and self.is_world(member):
-            return rank
-        ident = self._id(member)
-        return None if ident is None else self._global.get((ident, rank))
-
-    def is_world(self, member: Member) -> bool:
-        """Whether it belongs to the communicator that gives the global ranks."""
-        return self.has_world and self._id(member) == self._world
-
-    def name(self, member: Member | None) -> str | None:
-        """Name of its communicator in the store."""
-        if member is None:
-            return None
-        if member.line.comm_id is None and self.is_world(member):
-            return WORLD
-        return self._id(member)
-
-    def communicators(self) -> dict[str, list[Member]]:
-        """Members by communicator name; those that cannot be named are left out."""
-        out: dict[str, list[Member]] = {}
-        for member in self._members:
-            if (name := self.name(member)) is not None:
-                out.setdefault(name, []).append(member)
-        return out
-
-
-def _in_order(members: list[Member]) -> set[tuple[int, int]]:
-    """(ranks, order) of communicators without an id of which no rank is held twice."""
-    held: dict[tuple[int, int], list[int]] = {}
-    for member in members:
-        if member.line.comm_id is None:
-            held.setdefault((member.line.ranks, member.order), []).append(member.line.rank)
-    return {key for key, ranks in held.items() if len(ranks) == len(set(ranks))}
-
-
-def _same_devices(communicators: list[list[Member]], size: int) -> bool:
-    """Whether the largest communicators are all over one set of GPUs (so it is everyone).
-
-    Two of the largest size over different GPUs are, e.g., two shard groups: the communicator of
-    all ranks was never made, and their ranks are no global ranks.
-    """
-    devices = {member.device for members in communicators for member in members}
-    return bool(communicators) and len(devices) <= size

@@ -50,6 +50,9 @@ class Connection:
     nic_index: int | None
     gdr: bool | None
     side: str
+    src_gpu: str | None = None
+    dst_gpu: str | None = None
+    """What stands in brackets behind the rank: the bus id, in later releases the CUDA device."""
 
     @property
     def local_rank(self) -> int:

@@ -13,7 +13,7 @@ from advisor.vocabulary.numbers import real
 _INT = r"(-?\d{1,9})"
 _PAIR = re.compile(r"\b(\w+) (0x[0-9a-fA-F]{1,16}|-?[0-9a-fA-F]{1,16})\b")
 _CONNECTION = re.compile(
-    rf"^(?:Channel|Ring) {_INT}(?:/\d+)? : {_INT}(?:\[\w+\])? -> {_INT}(?:\[\w+\])?"
+    rf"^(?:Channel|Ring) {_INT}(?:/\d+)? : {_INT}(?:\[(\w+)\])? -> {_INT}(?:\[(\w+)\])?"
     r"(?: \[(send|receive)\])? via (.{1,200}?)(?: comm 0x\w+ nRanks \d+)?$"
 )
 _NET = re.compile(r"NET/([^/]+)/(\d{1,6})(?:\(\d+\))?(/.*)?$")
@@ -76,7 +76,7 @@ def _connection(text: str) -> list[Parsed]:
     match = _CONNECTION.match(text)
     if match is None:
         return []
-    channel, src, dst, side, transport = match.groups()
+    channel, src, src_gpu, dst, dst_gpu, side, transport = match.groups()
     kind, nic, gdr = classify_transport(transport)
     return [
         Connection(
@@ -88,6 +88,8 @@ def _connection(text: str) -> list[Parsed]:
             nic,
             gdr,
             side or "send",
+            sys.intern(src_gpu) if src_gpu else None,
+            sys.intern(dst_gpu) if dst_gpu else None,
         )
     ]
 

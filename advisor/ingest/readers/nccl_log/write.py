@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.ingest.readers._rows import Row, insert
 from advisor.ingest.readers.nccl_log.collected import Collected
-from advisor.ingest.readers.nccl_log.communicators import Member, Ranks, Slot
+from advisor.ingest.readers.nccl_log.communicators import Member, Slot
 from advisor.ingest.readers.nccl_log.facts import (
     Choice,
     Connection,
@@ -19,6 +19,7 @@ from advisor.ingest.readers.nccl_log.facts import (
     TuningCell,
 )
 from advisor.ingest.readers.nccl_log.graphs import channel_orders
+from advisor.ingest.readers.nccl_log.ranks import Ranks
 from advisor.ingest.source import ReadContext
 
 _FACT = ("kind", "rank", "host", "name", "value")
@@ -31,11 +32,19 @@ number, and lines of thousands of communicators be in one log."""
 
 def write_log(context: ReadContext, log: Collected) -> int:
     """Append all rows; how many. Losses are counted in ``log.counts``."""
-    ranks = Ranks(log.registry)
+    ranks = Ranks(log.registry, _connections(log))
     rows = insert(context, "topology", _topology(log, ranks))
     rows += insert(context, "link", _links(log, ranks))
     rows += insert(context, "nccl_choice", _tables(log))
     return rows + insert(context, "nccl_choice", _calls(log))
+
+
+def _connections(log: Collected) -> Iterator[tuple[Member, Connection]]:
+    for kept in log.kept:
+        if isinstance(kept.record, Connection):
+            member = kept.member or log.registry.member_for(kept.slot, kept.record)
+            if member is not None:
+                yield member, kept.record
 
 
 def _topology(log: Collected, ranks: Ranks) -> Iterator[Row]:
@@ -72,6 +81,9 @@ def _topology(log: Collected, ranks: Ranks) -> Iterator[Row]:
 
 
 def _of_members(ranks: Ranks) -> Iterator[Row]:
+    for size, count in ranks.untold().items():
+        alike = {"ranks": size, "communicators": count}
+        yield {"kind": "communicators-alike", "name": f"{size} ranks", "value": _text(alike)}
     for name, members in ranks.communicators().items():
         size = members[0].line.ranks
         value = {

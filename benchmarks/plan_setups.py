@@ -49,8 +49,8 @@ def cluster_of(hardware: str, gpus: int) -> Cluster:
     return Cluster(machine(hardware), gpus, (2, 18, 5))
 
 
-def of_its_software(setup: dict[str, Any]) -> dict[str, bool]:
-    """What the row's software had: attention, and the loss's memory."""
+def of_its_software(setup: dict[str, Any]) -> dict[str, Any]:
+    """What the row's software had: attention, the loss's memory, and the gradients' bytes."""
     return {
         "unfused_attention": setup["source"] in document()["unfused_attention"]
         or setup.get("unfused_attention", False),
@@ -58,6 +58,7 @@ def of_its_software(setup: dict[str, Any]) -> dict[str, bool]:
         "fused_mlp": setup["source"] in document()["fused_mlp"],
         "overlap_tensor": setup["source"] in document()["overlap_tensor"],
         "overlap_chunks": setup["source"] in document()["overlap_chunks"],
+        "communication_bytes": setup.get("gradient_bytes", 0),
     }
 
 

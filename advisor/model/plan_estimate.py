@@ -117,7 +117,8 @@ def estimate(case: Case) -> Estimate:
         _STAGES[layout.data_strategy],
         case.shards,
         precision=settings.precision,
-        fp32_gradients=layout.sums_in_fp32,
+        # What Megatron-LM sends in 16 bits it keeps so (grad_reduce_in_fp32 is off).
+        fp32_gradients=layout.sums_in_fp32 and settings.communication_bytes in (0, 4),
     )
     activations = max(stage_activations(case))
     host = 0.0

@@ -27,7 +27,7 @@ class Settings:
     under Megatron's ``--tp-comm-overlap``, torch's async tensor parallelism). `overlap_chunks`: an
     interleaved pipeline reduces and gathers one chunk beside the others (Megatron's
     ``--overlap-grad-reduce`` and ``--overlap-param-gather``). `communication_bytes` of a gradient
-    on the wire; 0: as `wire_bytes` says.
+    on the wire, and of Megatron-LM's in memory; 0: as `wire_bytes` says.
     """
 
     recompute: Recompute = "none"

@@ -592,7 +592,7 @@ CREATE TABLE bench_curve (
   device VARCHAR,                   -- as in the hardware table; null if unknown
   sizes INTEGER NOT NULL,           -- sizes measured
   best_gbps DOUBLE NOT NULL,        -- the highest bus bandwidth
-  best_bytes BIGINT NOT NULL,       -- the size that reaches it
+  best_bytes BIGINT NOT NULL,       -- the largest size that reaches it, within 1 %
   reach_gbps DOUBLE NOT NULL,       -- what it reaches, or would at larger sizes: bytes over time between the last ones
   largest_bytes BIGINT NOT NULL,    -- the largest size
   limit_gbps DOUBLE,                -- bus bandwidth that links or NICs allow by data sheet; null if unknown

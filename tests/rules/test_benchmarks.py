@@ -341,10 +341,28 @@ def test_records_of_inspector_are_judged_by_the_rank_that_waits_for_none(
     tmp_path: Path, last_us: int, severity: str | None
 ) -> None:
     """GIVEN a rank that comes 40 ms late to calls of 60 or of 417 GB/s THEN the first are slow."""
+    _inspected(tmp_path, last_us)
+    with advisor.load(str(tmp_path), hardware="dgx-h100") as run:
+        found = [item for item in run.report.findings if item.rule == "benchmark-below-limit"]
+    assert [item.severity.value for item in found] == ([severity] if severity else [])
+    assert not any("None" in item.where for item in found)
+
+
+def test_records_of_inspector_without_a_machine_say_what_they_reach(tmp_path: Path) -> None:
+    """GIVEN no data sheet THEN the figure is said, at the largest size that reaches it."""
+    _inspected(tmp_path, 31_000, late_us=0)
+    with advisor.load(str(tmp_path)) as run:
+        verdict = run.report.verdict
+    assert "61 GB/s at most for all_reduce of 8 ranks, at 1.1 GB" in verdict.why
+    assert "--hardware MACHINE" in " ".join(verdict.next_steps)
+
+
+def _inspected(tmp_path: Path, last_us: int, late_us: int = 40_000) -> None:
+    """Twenty calls of eight ranks, as the plugin writes them."""
     for rank in range(8):
         header = {"id": "0x7f8c", "rank": rank, "n_ranks": 8, "nnodes": 1}
         about = {"inspector_output_format_version": "v4.0", "hostname": "n1", "pid": 100 + rank}
-        time_us = last_us + (40_000 if rank else 0)
+        time_us = last_us + (late_us if rank else 0)
         call = {"coll": "AllReduce", "coll_msg_size_bytes": 2**30, "coll_exec_time_us": time_us}
         call |= {
             "coll_algobw_gbs": 2**30 / time_us / 1e3,
@@ -361,10 +379,6 @@ def test_records_of_inspector_are_judged_by_the_rank_that_waits_for_none(
             for number in range(20)
         ]
         (tmp_path / f"n1-pid{rank}.log").write_text("\n".join(lines) + "\n")
-    with advisor.load(str(tmp_path), hardware="dgx-h100") as run:
-        found = [item for item in run.report.findings if item.rule == "benchmark-below-limit"]
-    assert [item.severity.value for item in found] == ([severity] if severity else [])
-    assert not any("None" in item.where for item in found)
 
 
 @pytest.mark.parametrize(("gbps", "is_held"), [(60.0, True), (339.0, False)])

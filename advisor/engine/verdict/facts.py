@@ -94,6 +94,7 @@ _LOSSES = {
     "ranks-cut",
     "events-lost",
     "silent-output",
+    "inspected",
 }
 
 

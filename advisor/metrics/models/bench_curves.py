@@ -26,6 +26,7 @@ _LEAST_GROWTH = 1.2  # of the time from one size to the next, to measure a slope
 _LATENCY_SHARE = 0.1  # of the table's bandwidth: a call that reaches less is mostly latency
 _MOST_BOARD = 8  # GPUs of one host, in every machine that is no rack
 _TWO = 2
+_LEVEL = 0.99  # of the best: what two runs of one table differ by
 _SQL = """
 SELECT tool, source, op, ranks, hosts, device, bytes, in_place, min(time_us) AS time_us,
   max(wrong) AS wrong, max(busbw_gbps / nullif(algbw_gbps, 0)) AS factor, max(apart) AS apart
@@ -135,6 +136,7 @@ def _curves(con: Any, run: str) -> list[Curve]:
 
 def _row(run: str, curve: Curve, said: Machine | None, alike: Alike) -> dict[str, Any]:
     best = max(curve.points, key=curve.gbps)
+    level = [point for point in curve.points if curve.gbps(point) >= _LEVEL * curve.gbps(best)]
     device = _device(curve, said)
     limit = None if device is None else _limit(curve, device, said)
     small = [time for point in _small(curve) for time in point.times_us.values()]
@@ -150,7 +152,7 @@ def _row(run: str, curve: Curve, said: Machine | None, alike: Alike) -> dict[str
         "device": None if device is None else device.name,
         "sizes": len(curve.points),
         "best_gbps": curve.gbps(best),
-        "best_bytes": best.bytes,
+        "best_bytes": level[-1].bytes,
         "reach_gbps": curve.reach_gbps,
         "largest_bytes": curve.points[-1].bytes,
         "limit_gbps": None if limit is None else limit.gbps,

@@ -19,8 +19,8 @@ version         nccl, cuda, driver   ``2.27.7``; ``12.8``; ``12080``. Per host.
 rank            bus id               {pid, cuda_device, nvml_device, bus_id}. Per rank.
 communicator    commId or ``world``  {ranks, nodes, members: [global ranks or null]}; members is
                                      null where a few of more than 256 ranks wrote the log
-communicators-  ``4 ranks``          {ranks, communicators}: how many of one size, where nothing tells
-alike                                apart whose lines they are
+communicators-  ``4 ranks``          {ranks, communicators}: how many of one size of which nothing
+alike                                tells whose lines are whose
 node            host                 {ranks, gpus, nics, net_ports, max_bw_gbps, total_bw_gbps}
 gpu             ``GPU/18000``        {parent, bw_gbps, nvlink_gbps}: place in the PCI tree.
 net-port        ``NET/3``            {parent, bw_gbps, guid, port}: a NIC port in that tree.

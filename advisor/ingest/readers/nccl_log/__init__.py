@@ -21,6 +21,7 @@ communicator    commId or ``world``  {ranks, nodes, members: [global ranks or nu
                                      null where a few of more than 256 ranks wrote the log
 communicators-  ``4 ranks``          {ranks, communicators}: how many of one size of which nothing
 alike                                tells whose lines are whose
+devices         ``of a host``        ``8``: so many GPUs at least, by the highest number of one
 node            host                 {ranks, gpus, nics, net_ports, max_bw_gbps, total_bw_gbps}
 gpu             ``GPU/18000``        {parent, bw_gbps, nvlink_gbps}: place in the PCI tree.
 net-port        ``NET/3``            {parent, bw_gbps, guid, port}: a NIC port in that tree.
@@ -115,6 +116,9 @@ _OF_A_RANK = re.compile(
     rb"\[rank\d{1,7}\]: {1,8}(?:raise |[\w.]{1,80}[.])?[A-Z]\w{0,60}(?:Error|Exception)\b"
 )
 
+# What transformers' trainer prints of its steps.
+_STEPS = re.compile(rb"(?m:^\{'loss': '?[\d.]{1,20}'?, )")
+
 # Values that a program prints, and words of its below them.
 _VALUES = re.compile(rb"(?:[\[(][^\]\)\n{\"]{0,400}[\])]\s{0,8}\n){1,1000}[A-Za-z]")
 _ELEMENT = re.compile(rb"<[A-Za-z/!?]")
@@ -152,7 +156,7 @@ def _names_a_reason(head: bytes, *, asked_for: bool) -> bool:
     of_several = _OF_SEVERAL.search(head) is not None
     if (of_several and _RAISED.search(head)) or _OF_A_RANK.search(head):
         return True
-    if asked_for and (of_several or _CALLS.search(head)):
+    if asked_for and (of_several or _CALLS.search(head) or _STEPS.search(head)):
         return True  # of a job's output without a failure what it lacks is told
     from advisor.ingest.readers.nccl_log.last_words import LAST_LINES, strength
     from advisor.ingest.readers.nccl_log.numbered import ranks_repeat

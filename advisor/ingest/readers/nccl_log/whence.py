@@ -58,7 +58,7 @@ _IN_TEXT = (
         rf"^(?:\[\d{{9,11}}\.\d{{1,9}}\] )?\[{_HOST}:\d{{1,9}}(?::\d{{1,9}}){{0,2}}\] "
         r"(?: {0,30}\w{1,60}\.(?:c{1,2}|h):\d|\[\[\d{1,9},)"
     ),
-    re.compile(rf"\b(?:Worker IP|Owner Ip) address: {_HOST}"),
+    re.compile(rf"\b(?:Worker IP|Owner Ip) address: \[?{_HOST}"),
     # What a program says itself: its host, its address, its pod. Names of hosts have a number.
     re.compile(
         rf"\b(?:on|from|at) (?:host|node|machine|worker|instance|server):? ['\"]?{_NUMBERED}"
@@ -106,7 +106,7 @@ def rank_told(launcher: str, text: str) -> int | None:
 
 # Lines of a report about one process: torchrun's list of failures, Ray's of an actor.
 _OF_REPORT = re.compile(
-    rf"^\s{{1,10}}(?:host {{1,9}}: |ip: ){_HOST}\s{{0,300}}$|"
+    rf"^\s{{1,10}}(?:host {{1,9}}: |ip: ){_HOST}\.?\s{{0,300}}$|"
     r"^\s{1,10}rank {1,9}: (\d{1,7}) \(local_rank: "
 )
 _TIME = re.compile(r"^\s{1,10}time {1,9}: (\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)")

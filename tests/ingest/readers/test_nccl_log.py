@@ -716,6 +716,42 @@ def test_groups_that_nothing_tells_apart_give_no_links(tmp_path: Path) -> None:
     assert {name for _, _, name in found} == {"world"}
 
 
+@pytest.mark.parametrize(("gpu", "severity"), [("7", "warning"), ("0", "info"), ("1a000", "info")])
+def test_tcp_between_hosts_of_eight_gpus_is_a_warning_whatever_their_name(
+    tmp_path: Path, gpu: str, severity: str
+) -> None:
+    """GIVEN no name of the GPUs WHEN a connection shows device 7 THEN eight share the sockets."""
+    comm = "comm 0x1 rank 0 nranks 16 cudaDev 0 busId 1a000 - Init COMPLETE"
+    via = f"Channel 00/0 : 15[{gpu}] -> 0[0] [receive] via NET/Socket/0"
+    log = tmp_path / "nccl.log"
+    log.write_text("".join(f"a:1:1 [0] NCCL INFO {line}\n" for line in (comm, via)))
+    with advisor.load(str(log)) as run:
+        (found,) = [one for one in run.report.findings if one.rule == "socket-transport"]
+    assert found.severity.value == severity
+
+
+def test_an_efa_plugin_that_fails_on_one_host_harms_nothing_there(tmp_path: Path) -> None:
+    """Inside a host nothing goes over it; with a second host in the log TCP is what is left."""
+    failed = "NCCL WARN NET/OFI aws-ofi-nccl initialization failed"
+    log = tmp_path / "nccl.log"
+    for ranks, severity in ((1, "info"), (2, "warning")):
+        said = [f"[0] create_nccl_ofi_component:97 {failed}", "[0] NCCL INFO Using network Socket"]
+        comm = (
+            f"[0] NCCL INFO comm 0x5 rank {{}} nranks {ranks} cudaDev 0 busId 1000 - Init COMPLETE"
+        )
+        hosts = [[*said, comm.format(rank)] for rank in range(ranks)]
+        log.write_text(
+            "".join(f"h{rank}:1:1 {line}\n" for rank, host in enumerate(hosts) for line in host)
+        )
+        with advisor.load(str(log)) as run:
+            found = [
+                one.severity.value
+                for one in run.report.findings
+                if one.evidence.facts.get("message") == "ofi-not-started"
+            ]
+        assert found == [severity]
+
+
 def _ends(groups: list[list[int]], per_host: int) -> str:
     """As :func:`old_log`, of hosts of so many GPUs, with the bus ids that 2.10 prints."""
     lines = []

@@ -24,6 +24,7 @@ from advisor.ingest.source import ReadContext
 
 _FACT = ("kind", "rank", "host", "name", "value")
 _OF_A_LINE = frozenset(("progress", "raised-at", "said-at", "survived"))
+_DIGITS_OF_DEVICE = 2
 _LISTED_RANKS = 256
 _LISTED_PER_MEMBER = 64
 """A communicator of more ranks than either allows is listed without them: a line can say any
@@ -76,6 +77,7 @@ def _topology(log: Collected, ranks: Ranks) -> Iterator[Row]:
             seen.add(own)
             yield {**dict(zip(_FACT, key, strict=True)), "source": where}
     yield from _of_members(ranks)
+    yield from _devices(log)
     yield from _nodes(log, ranks)
     yield from _rings(log, ranks)
 
@@ -106,6 +108,22 @@ def _of_members(ranks: Ranks) -> Iterator[Row]:
             }
             key = ("rank", line.rank, member.host or None, line.bus_id or "", _text(device))
             yield dict(zip(_FACT, key, strict=True))
+
+
+def _devices(log: Collected) -> Iterator[Row]:
+    """How many GPUs a host has at least: devices are numbered by host, bus ids are longer."""
+    numbers = [
+        int(gpu)
+        for kept in log.kept
+        if isinstance(kept.record, Connection)
+        for gpu in (kept.record.src_gpu, kept.record.dst_gpu)
+        if gpu is not None and gpu.isdecimal() and len(gpu) <= _DIGITS_OF_DEVICE
+    ]
+    for member in log.registry.members.values():
+        line = member.line
+        numbers += [number for number in (line.cuda_device, line.nvml_device) if number is not None]
+    if numbers:
+        yield {"kind": "devices", "name": "of a host", "value": str(max(numbers) + 1)}
 
 
 def _nodes(log: Collected, ranks: Ranks) -> Iterator[Row]:

@@ -55,7 +55,7 @@ class Ranks:
 
     def _names_of_groups(self, connections: Iterable[tuple[Member, Connection]]) -> dict[int, str]:
         """By member, where only connections tell its communicator."""
-        untold = [
+        not_apart = [
             member
             for member in self._members
             if member.line.comm_id is None
@@ -63,7 +63,7 @@ class Ranks:
         ]
         names: dict[int, str] = {}
         so_far: Counter[int] = Counter()
-        for group in together(untold, connections) if untold else ():
+        for group in together(not_apart, connections) if not_apart else ():
             names |= dict.fromkeys(map(id, group), _numbered(len(group), so_far[len(group)]))
             so_far[len(group)] += 1
         return names
@@ -97,7 +97,7 @@ class Ranks:
             return WORLD
         return self._id(member)
 
-    def untold(self) -> dict[int, int]:
+    def not_apart(self) -> dict[int, int]:
         """By size how many communicators of it nothing tells apart."""
         held = Counter(
             (member.line.ranks, member.line.rank)

@@ -83,7 +83,7 @@ def _topology(log: Collected, ranks: Ranks) -> Iterator[Row]:
 
 
 def _of_members(ranks: Ranks) -> Iterator[Row]:
-    for size, count in ranks.untold().items():
+    for size, count in ranks.not_apart().items():
         alike = {"ranks": size, "communicators": count}
         yield {"kind": "communicators-alike", "name": f"{size} ranks", "value": _text(alike)}
     for name, members in ranks.communicators().items():

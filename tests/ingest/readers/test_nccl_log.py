@@ -752,6 +752,19 @@ def test_an_efa_plugin_that_fails_on_one_host_harms_nothing_there(tmp_path: Path
         assert found == [severity]
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "RCCL version 2.18.6+hip6.1 HEAD:abc\n",
+        "RCCL version : 2.22.3-develop:abc\nHIP version  : 6.4.43482\nROCm version : 6.4.0.0\n",
+    ],
+)
+def test_a_log_of_rccls_header_alone_is_rccls(tmp_path: Path, header: str) -> None:
+    (tmp_path / "a.log").write_text(header)
+    with stored(tmp_path / "a.log") as store:
+        assert [name for _, _, name in facts(store, "version")] == ["rccl"]
+
+
 def _ends(groups: list[list[int]], per_host: int) -> str:
     """As :func:`old_log`, of hosts of so many GPUs, with the bus ids that 2.10 prints."""
     lines = []

@@ -29,7 +29,7 @@ _WORDS = (
     b"nccl", b"[c10d]", b"rendezvous", b"monitoredbarrier", b"collective", b"unhandled ",
     b"test cuda", b"hip failure", b"net/ofi", b"libfabric:", b"ucx  error", b"childfailed",
     b"outofmemory", b"networkerror: ", b"backenderror: ", b"storeerror: ", b"nvrm: ", b"nvml: ",
-    b"slurmstepd: ", b" ngpus ",
+    b"slurmstepd: ", b" ngpus ", b"rccl version ",
 )  # fmt: skip
 _SIGNS = re.compile(
     rb"nccl (?:info|warn|attn|diag) |nccl version \d|processgroupnccl\.cpp:\d|nccl error(?: in)?: |"
@@ -40,7 +40,7 @@ _SIGNS = re.compile(
     rb"unhandled (?:cuda|system) error|net/ofi |libfabric:\d{1,10}:\d|ucx  error|childfailederror|"
     rb"outofmemoryerror|\[c10d\] |dist(?:network|backend|store)error: \S|"
     rb"rendezvous\w{1,20}error: \S|nvrm: (?:xid|api mismatch)|failed to initialize nvml: |"
-    rb"slurmstepd: error: |# nthreads? \d{1,6} ngpus \d"
+    rb"slurmstepd: error: |# nthreads? \d{1,6} ngpus \d|rccl version :? ?\d"
 )
 
 

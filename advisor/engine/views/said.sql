@@ -105,6 +105,18 @@ SELECT max(try_cast(regexp_extract(value, '(?:"ranks": |world_size[=: ]{1,3})(\d
   AS ranks -- of the largest communicator or group
 FROM topology WHERE kind IN ('communicator', 'warning');
 
+-- Ends that a launcher brought after a rank that gave up waiting had ended: no rows where none did.
+--   line: of the first of them
+CREATE VIEW killed_with AS
+SELECT min(k.line) AS line, any_value(k.source ORDER BY k.line) AS source
+FROM said_line k WHERE k.name IN ('stopped', 'rank-killed')
+  AND k.line > (SELECT min(line) FROM abandoned_call)
+-- torch's watchdogs look ten times a second: seconds later all that waited had told.
+HAVING count(*) > 0 AND NOT coalesce(
+  epoch(try_cast(min(regexp_extract(k.value, '\b[EWI]\d{4} (\d\d:\d\d:\d\d)', 1)) AS TIME))
+  - (SELECT epoch(try_cast(max(regexp_extract(said, '\b[EWI]\d{4} (\d\d:\d\d:\d\d)', 1)) AS TIME))
+    FROM abandoned_call) > 5, false);
+
 -- Ranks that never came to a collective in which others wait: torch names them, or they made fewer
 -- calls, or of the group of all they alone report no time-out.
 --   known_from: 'named', 'fewer calls' or 'silent'
@@ -128,16 +140,19 @@ of_all AS (
   HAVING min(seq) = max(seq) AND count(*) > 1
     AND (SELECT coalesce(max(pg), '') IN ('', '0') FROM said_progress)
     AND coalesce(bool_and(op NOT IN ('SEND', 'RECV', 'COALESCED')), true)),
+-- A launcher that ends all when one ends leaves the others no time to tell that they wait.
 silent AS (
   SELECT unnest(range(greatest(coalesce(s.ranks, 0), a.last_rank + 1)))::INTEGER AS rank, a.*
-  FROM of_all a, said_size s),
+  FROM of_all a, said_size s WHERE NOT EXISTS (FROM killed_with)),
 behind AS (
   SELECT p.rank, w.waits_in, max(p.enqueued) AS enqueued, max_by(p.source, p.enqueued) AS source,
     min(p.line) AS line
   FROM said_progress p JOIN (
     SELECT pg, max(waits_in) AS waits_in FROM said_progress
     WHERE pg <> '' AND NOT starts_with(pg, 'local') GROUP BY pg) w USING (pg)
-  GROUP BY p.rank, p.pg, w.waits_in HAVING max(p.enqueued) < w.waits_in)
+  GROUP BY p.rank, p.pg, w.waits_in HAVING max(p.enqueued) < w.waits_in
+    -- Who waits in a call came to it: others that passed a broadcast have what this rank waits for.
+    AND NOT EXISTS (FROM abandoned_call a WHERE a.rank = p.rank AND a.op = 'BROADCAST'))
 SELECT 'named' AS known_from, rank, any_value(said) AS said, min_by(source, line) AS source,
   min(line) AS line FROM named GROUP BY rank
 UNION ALL
@@ -191,6 +206,24 @@ FROM (SELECT unnest(range(ranks))::INTEGER AS rank FROM said_size) s LEFT JOIN r
     AND EXISTS (FROM said_line WHERE name IN ('aborted', 'child-failed', 'first-failed'))) l
 WHERE NOT list_contains(l.ranks, s.rank) AND len(l.ranks) > 1
 GROUP BY s.rank QUALIFY count(*) OVER () = 1
+UNION ALL
+-- Some report that they wait, and the launcher ended the rest before it could.
+SELECT 'reporting-ranks-wait', count(*), 'ranks ' || string_agg(a.rank, ', ' ORDER BY a.rank) || ' of '
+    || any_value(s.ranks) || ' wait in call ' || max(a.seq) || '; then the launcher ended the others',
+  min_by(a.source, a.line), NULL, NULL, min(a.line)
+FROM abandoned_call a, said_size s WHERE EXISTS (FROM killed_with) AND NOT EXISTS (FROM missing_rank)
+HAVING count(*) > 1 AND min(a.seq) = max(a.seq) AND count(*) < any_value(s.ranks)
+  AND coalesce(bool_and(a.op NOT IN ('SEND', 'RECV', 'COALESCED')), true)
+  AND (SELECT coalesce(max(pg), '') IN ('', '0') FROM said_progress)
+UNION ALL
+-- The root of a broadcast passes it alone; that others do not get what it sent is the network's.
+SELECT 'broadcast-not-arrived', count(*), 'ranks ' || string_agg(a.rank, ', ' ORDER BY a.rank)
+    || ' wait in broadcast ' || min(a.seq) || ', another in call ' || any_value(f.seq),
+  min_by(a.source, a.line), NULL, NULL, min(a.line)
+FROM abandoned_call a, (SELECT max(seq) AS seq FROM abandoned_call) f
+WHERE a.op = 'BROADCAST' AND a.seq < f.seq AND NOT EXISTS (FROM missing_rank)
+  AND (SELECT coalesce(max(pg), '') IN ('', '0') FROM said_progress)
+HAVING count(*) > 0 AND min(a.seq) = max(a.seq)
 UNION ALL
 SELECT 'all-ranks-wait', count(*), 'all of ranks 0 to ' || max(rank) || ' wait in call ' || max(seq),
   min_by(source, line), NULL, list(DISTINCT host) FILTER (host IS NOT NULL), min(line)

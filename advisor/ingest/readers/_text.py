@@ -34,7 +34,7 @@ _LAUNCHER = re.compile(
       (?:\|\s)?(?=\[(?:rank|default)\d|\[\d{1,7},\d|\((?:\w{1,80}\s)?pid=|Traceback\s
         |[\w.]{3,80}(?:Error|Exception):)
     | (?:\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.\-]{0,62}\d):\s  # pdsh
-    | [a-z][\w\-]{0,40}\d(?:\.[a-z][a-z\-]{1,30}){2,4}:\s  # its whole name
+    | [a-z][\w\-]{0,40}\d(?:\.[a-z][a-z\-]{1,30}){2,6}:\s  # its whole name
     | [a-z][\w.\-]{0,62}\d\s{1,12}\|\s  # docker compose
     | (?:ERROR|WARNING|INFO)\s\d\d-\d\d\s[\d:]{8}\s\[?[\w/.]{1,80}:\d{1,6}\](?:\s|$)  # vLLM
     )""",

@@ -32,7 +32,7 @@ _SIGNS = (
     *("code -", "code: -", "code=-"),
     *("eturn code", "ith code", "ith status", "ignal ", "ignal: ", "IGNAL"),
 )
-_BEFORE_SIGNAL = r"(?i:\b(?:on|by|with|caught|received|died:) ?|\()"
+_BEFORE_SIGNAL = r"(?i:\b(?:on|by|with|from|caught|received|died:) ?|\()"
 
 
 @dataclass(frozen=True, slots=True)

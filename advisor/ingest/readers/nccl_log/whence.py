@@ -28,7 +28,7 @@ _BEFORE = (
     re.compile(
         r"(?:slurmstepd-)?(\d{1,3}(?:\.\d{1,3}){3}|\b(?!python[\d.]*:)[a-z][\w.\-]{0,62}\d):\s"
     ),
-    re.compile(r"^\s{0,4}([a-z][\w\-]{0,40}\d(?:\.[a-z][a-z\-]{1,30}){2,4}): $"),
+    re.compile(r"^\s{0,4}([a-z][\w\-]{0,40}\d(?:\.[a-z][a-z\-]{1,30}){2,6}): $"),
     re.compile(r"^\s{0,4}([a-z][\w.\-]{0,62}\d) {1,12}\| $"),
 )
 # What a scheduler, MPI, the kernel or a benchmark writes about a host.

@@ -104,13 +104,17 @@ def test_a_row_broken_by_nccls_own_lines_is_put_together(cut_after: str) -> None
     assert harvest.dropped == {}
 
 
-def test_tags_of_the_rank_inside_a_row_change_nothing() -> None:
-    """Issue 1453 of NCCL: the launcher put [0] before each piece of a row."""
+@pytest.mark.parametrize("tag", ["[0]", "[1,0]<stdout>:"])
+def test_tags_of_the_rank_inside_a_row_change_nothing(tag: str) -> None:
+    """Issue 1453 of NCCL: the launcher put [0] before each piece of a row.
+
+    So does ``mpirun --tag-output`` of an MPIJob (KeitaW/p5-nccl-test-2024-07-19).
+    """
     head = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
     tagged = parse(
-        f"[0]# {head}\n"
-        "[0]     33554432       8388608     float     sum      -1[0]    2180.1   15.39   29.50      "
-        "0[0]    2285.2   14.68   28.14      0\n"
+        f"{tag}# {head}\n"
+        f"{tag}     33554432       8388608     float     sum      -1{tag}    2180.1   15.39   29.50"
+        f"      0{tag}    2285.2   14.68   28.14      0\n"
     )
     plain = parse(
         f"# {head}\n33554432 8388608 float sum -1 2180.1 15.39 29.50 0 2285.2 14.68 28.14 0\n"

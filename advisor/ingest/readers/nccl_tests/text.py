@@ -32,9 +32,8 @@ _FOREIGN = re.compile(
     + _PREFIX
     + r"|NCCL version .*"
 )
-_TAG = re.compile(
-    r"\[\d{1,6}\](?:\s|$)"
-)  # of the rank, before each piece that a launcher passed on
+# Of the rank, before each piece that a launcher passed on; Open MPI's is of --tag-output.
+_TAG = re.compile(r"\[\d{1,6}\](?:\s|$)|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:")
 _TIMESTAMP = re.compile(r"\s\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s{0,9}$")
 _NUMBER = re.compile(
     r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|inf)|N/A", re.IGNORECASE

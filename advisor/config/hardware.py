@@ -194,6 +194,13 @@ def machine(name: str) -> Machine:
     return found
 
 
+@cache
+def machines_with(device: str) -> tuple[Machine, ...]:
+    """Machines of the table with this device and a network that reads its memory."""
+    found = [one for one in map(machine, machine_names()) if one.device == device]
+    return tuple(one for one in found if one.network.kind != "tcp")
+
+
 def device_of(found: Machine) -> Device:
     """The device of a machine. Raises AdvisorError when devices.yaml does not have it."""
     for device in devices():

@@ -76,6 +76,27 @@ def test_what_beats_the_slowest_nics_of_such_hosts_is_held_against_no_limit(tmp_
         assert run.report.verdict.values.get("limit_by") is None
 
 
+@pytest.mark.parametrize(("gbps", "limit"), [(368.0, 450), (140.0, 150)])
+def test_a_pair_of_few_gpus_that_beats_a_mesh_is_of_a_board_with_a_switch(
+    tmp_path: Path, gbps: float, limit: float
+) -> None:
+    """4 of the 8 H100 of an HGX board send 368 GB/s to each other (xxrjun/nccl-tests-cluster)."""
+    devices = "\n".join(
+        f"#  Rank  {n} Group  0 Pid 1 on node1 device  {n} [0x00] NVIDIA H100 80GB HBM3"
+        for n in range(4)
+    )
+    rows = []
+    for power in range(20, 34):
+        us = 20 + 2**power / gbps / 1e3
+        half = f"{us:.3f} {2**power / us / 1e3:.2f} {2**power / us / 1e3:.2f} 0"
+        rows.append(f"{2**power} {2**power // 8} double sum {half} {half}")
+    text = HEADER.format(op="sendrecv", devices=devices) + "\n".join(rows) + "\n"
+    (tmp_path / "out.log").write_text(text)
+    with advisor.load(tmp_path / "out.log") as run:
+        (curve,) = run.sql("SELECT op, limit_gbps FROM bench_curve").to_dict("records")
+    assert (curve["op"], curve["limit_gbps"]) == ("send_recv", limit)
+
+
 def test_sizes_off_one_line_widen_the_interval(tmp_path: Path) -> None:
     """Each size is timed twice with one result; small calls take another path (a lower latency)."""
     lines = output().splitlines()

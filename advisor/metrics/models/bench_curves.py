@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cache
 from statistics import median
 from typing import Any, NamedTuple
 
-from advisor.config.hardware import Device, Machine, device_of, find_device, machine, machine_names
+from advisor.config.hardware import Device, Machine, device_of, find_device, machine, machines_with
 from advisor.model.nccl.ceiling import Ceiling, ceiling
 from advisor.vocabulary.bandwidth import bus_factor
 
@@ -24,6 +23,7 @@ _FALL = 0.7
 _LEAST_FALL_BYTES = 32 * 1024  # below, a call is mostly latency
 _LEAST_GROWTH = 1.2  # of the time from one size to the next, to measure a slope
 _LATENCY_SHARE = 0.1  # of the table's bandwidth: a call that reaches less is mostly latency
+_ROUNDING = 1.05  # of a table and of its links' clocks
 _MOST_BOARD = 8  # GPUs of one host, in every machine that is no rack
 _TWO = 2
 _LEVEL = 0.99  # of the best: what two runs of one table differ by
@@ -245,7 +245,7 @@ def _device(curve: Curve, said: Machine | None) -> Device | None:
 
 
 def _limit(curve: Curve, device: Device, said: Machine | None) -> Ceiling | None:
-    of_device = [machine(name) for name in _machines_of(device.name)]
+    of_device = machines_with(device.name)
     board = said.gpus_per_node if said else next((m.gpus_per_node for m in of_device), None)
     ranks = curve.ranks
     if ranks is None:
@@ -256,14 +256,20 @@ def _limit(curve: Curve, device: Device, said: Machine | None) -> Ceiling | None
     # Nothing names the NICs: what the slowest machine with RDMA and this GPU has, at least.
     machines: list[Machine | None] = [said] if said is not None else [*of_device] or [None]
 
-    def least(hosts: int) -> Ceiling | None:
-        limits = [ceiling(curve.op, ranks, hosts, device, one) for one in machines]
+    def least(hosts: int, switched: bool = False) -> Ceiling | None:
+        limits = [
+            ceiling(curve.op, ranks, hosts, device, one, switched=switched) for one in machines
+        ]
         known = [limit for limit in limits if limit is not None]
         return min(known, key=lambda limit: limit.gbps, default=None)
 
-    limit = least(hosts)
+    limit, best = least(hosts), max(map(curve.gbps, curve.points))
     if board and board > _MOST_BOARD and limit is not None and curve.reach_gbps > limit.gbps:
         return least(-(-ranks // board))  # the hosts are trays of a rack, joined by NVLink
+    # A few GPUs may be of a board without a switch: what measures more is of one that has it.
+    has_switch = any(one.intra.kind == "nvswitch" for one in of_device)
+    if has_switch and limit and limit.by == "links" and best > _ROUNDING * limit.gbps:
+        limit = least(hosts, switched=True)
     # What measures more than the slowest machine's NICs carry has others: nothing says which.
     if said is None and limit and limit.by == "NICs" and curve.reach_gbps > limit.gbps:
         return None
@@ -276,13 +282,6 @@ def _hosts(ranks: int, board: int | None) -> int | None:
     None where a machine's GPUs are of several hosts (a rack of NVLink).
     """
     return None if board is None or board > _MOST_BOARD else -(-ranks // board)
-
-
-@cache
-def _machines_of(device: str) -> tuple[str, ...]:
-    """Machines of the hardware table with this device and a network that reads its memory."""
-    found = [name for name in machine_names() if machine(name).device == device]
-    return tuple(name for name in found if machine(name).network.kind != "tcp")
 
 
 def keep_machine(con: Any, run: str, name: str) -> None:

@@ -24,9 +24,17 @@ class Ceiling(NamedTuple):
 
 
 def ceiling(
-    op: str, ranks: int, hosts: int, device: Device, machine: Machine | None
+    op: str,
+    ranks: int,
+    hosts: int,
+    device: Device,
+    machine: Machine | None,
+    *,
+    switched: bool = False,
 ) -> Ceiling | None:
     """What ``op`` can reach over ``hosts`` with the same number of ranks each.
+
+    ``switched``: few GPUs of a board with a switch, where any two have all links between them.
 
     None for operations without such a figure, GPUs whose links are optional bridges, and hosts
     whose NICs nothing names.
@@ -34,7 +42,7 @@ def ceiling(
     if ranks < 2 or hosts < 1 or op not in _RINGS | _PAIRS:
         return None
     local = max(1, ranks // hosts)
-    found = [_links(op, ranks, local, device)] if local > 1 else []
+    found = [_links(op, ranks, local, device, switched)] if local > 1 else []
     if hosts > 1:
         found.append(_nics(op, ranks, local, machine))
     known = [item for item in found if item is not None]
@@ -43,11 +51,11 @@ def ceiling(
     return min(known, key=lambda item: item.gbps, default=None)
 
 
-def _links(op: str, ranks: int, local: int, device: Device) -> Ceiling | None:
+def _links(op: str, ranks: int, local: int, device: Device, switched: bool) -> Ceiling | None:
     if device.link_gbps is None or device.mesh_gpus is None:
         return None
     peers = 1 if op == "send_recv" else local - 1
-    switched = local > device.mesh_gpus
+    switched = switched or local > device.mesh_gpus
     part = 1.0 if switched else min(1.0, peers / max(1, device.mesh_gpus - 1))
     pairs = (ranks - 1) / (local - 1) if op == "all_to_all" else 1.0
     return Ceiling(device.link_gbps * part * pairs, "links", device.link_source or "")

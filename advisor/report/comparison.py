@@ -15,9 +15,8 @@ from advisor.metrics.compare.significance import Difference
 from advisor.report.clean import shorten_middle
 from advisor.report.comparison_figures import signed, signed_share
 from advisor.report.figures import KINDS
-from advisor.report.numbers import short
 from advisor.report.summary import place, place_beside, title
-from advisor.vocabulary.words import about, lower_first
+from advisor.vocabulary.words import about, lower_first, short
 
 _MOST_ROWS = 5
 _MOST_OPS = 2

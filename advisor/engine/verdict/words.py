@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from advisor.engine import how_to_record
+from advisor.engine.causes import COVERED
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.choice import NOBODYS, SMALL, Decision, mostly
 from advisor.engine.verdict.facts import LOST, Shares, Situation
@@ -203,7 +204,7 @@ def _idle_beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[
 def possible_cause(decision: Decision, it: Situation) -> str | None:
     """What leads the list of a loss without a likely cause, and may be one: not the loss itself.
 
-    Else an option whose transfers may be all that is exposed.
+    Else an option whose transfers may be most of what is exposed.
     """
     if decision.reason != "exposed" or it.shares is None:
         return None
@@ -211,7 +212,7 @@ def possible_cause(decision: Decision, it: Situation) -> str | None:
     exposed_ns = it.shares.exposed * it.step_ns
     first = [item for item in others[:1] if item.severity is not Severity.INFO]
     whole = [item for item in others if item.is_option() and mostly(item, "transfer")
-             and 0 < exposed_ns <= item.most_ns()]  # fmt: skip
+             and 0 < COVERED * exposed_ns <= item.most_ns()]  # fmt: skip
     found = next(iter(first + whole), None)
     return None if found is None else found.title.rstrip(".")
 

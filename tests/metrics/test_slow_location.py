@@ -362,7 +362,5 @@ def test_a_clock_that_nobody_keeps_tells_no_direction_between_two_hosts(ahead: f
     fabric = Fabric(2, 4, nic=50.0, sends=dict.fromkeys((4, 5, 6, 7), 0.15))
     plan = [Ask("all_reduce", world(fabric), 300 * MB)]
     (found,) = rows(fabric, plan, offsets={1: ahead}, device="NVIDIA H200")
-    assert (found["kind"], found["dst"]) == ("candidates", None)
-    parts = {(tuple(ranks), way): part for _, ranks, way, part in found["locations"]}
-    own = (4, 5, 6, 7)
-    assert parts[own, "send"] == pytest.approx(parts[own, "receive"], rel=0.5)
+    # By the device's name alone such calls are slow: the network as a whole may be, and no host.
+    assert (found["kind"], found["dst"]) == ("network", None)

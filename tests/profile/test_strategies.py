@@ -237,7 +237,7 @@ def test_traffic_is_what_theory_says_or_the_difference_is_explained(
     with Store.create() as store:
         ingest([str(path)], store, run=path.name)
         # Not derive: theory asks for steps and calls alone.
-        data = load_run(store.con, path.name, None)
+        data = load_run(store.con, path.name)
         write_ranks(store.con, data)
         write_collectives(store.con, data)
         found = theory(store.con, path.name)

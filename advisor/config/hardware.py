@@ -196,9 +196,8 @@ def machine(name: str) -> Machine:
 
 @cache
 def machines_with(device: str) -> tuple[Machine, ...]:
-    """Machines of the table with this device and a network that reads its memory."""
-    found = [one for one in map(machine, machine_names()) if one.device == device]
-    return tuple(one for one in found if one.network.kind != "tcp")
+    """The machines of the table with a device."""
+    return tuple(one for one in map(machine, machine_names()) if one.device == device)
 
 
 def device_of(found: Machine) -> Device:

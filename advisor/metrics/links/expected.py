@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from advisor.config.hardware import Device, Machine, find_device, machine, machine_names
+from advisor.config.hardware import Device, Machine, find_device, machine, machines_with
 from advisor.errors import AdvisorError
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import Kind
@@ -69,7 +69,7 @@ def assumed_links(data: Inputs, home: Mapping[int, Home]) -> dict[bool, Sequence
     other = Assumption(UNKNOWN_MACHINE, nothing_known, least=_Possible(device, of_job))
     if device.link_gbps is not None and device.mesh_gpus is not None:  # no bridge a card may lack
         result[True] = (Assumption(1 - UNKNOWN_MACHINE, _Nvlink(device)), other)
-    machines = _machines(device.name)
+    machines = machines_with(device.name)
     result[False] = (replace(other, chance=1.0),)
     if machines:
         chance = (1 - UNKNOWN_MACHINE) / len(machines)
@@ -78,13 +78,6 @@ def assumed_links(data: Inputs, home: Mapping[int, Home]) -> dict[bool, Sequence
             other,
         )
     return result
-
-
-@cache
-def _machines(device: str) -> tuple[Machine, ...]:
-    """The machines of the table with a device."""
-    found = (machine(name) for name in machine_names())
-    return tuple(one for one in found if one.device == device)
 
 
 class _Nvlink:

@@ -245,7 +245,8 @@ def _device(curve: Curve, said: Machine | None) -> Device | None:
 
 
 def _limit(curve: Curve, device: Device, said: Machine | None) -> Ceiling | None:
-    of_device = machines_with(device.name)
+    # Whose network reads the device's memory.
+    of_device = [one for one in machines_with(device.name) if one.network.kind != "tcp"]
     board = said.gpus_per_node if said else next((m.gpus_per_node for m in of_device), None)
     ranks = curve.ranks
     if ranks is None:

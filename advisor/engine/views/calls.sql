@@ -30,6 +30,7 @@ FROM (SELECT *, greatest(0, exposed_all_ns - exposed_transfer_ns) AS own_ns,
 -- calls in which the rank is last, and over the other ranks, of last start less own start (calls
 -- that run at once count each, hidden waits too). peer_cost_ns and peer_wait_ns are cost_ns_per_step
 -- and wait_ns_per_step as mean over those that share calls with it.
+--   late_ranks: it, and the ranks of its host that are late as it is
 --   summed_cost_ns: per used step, over all calls in which it is last and all other ranks
 --   all_ns: all ranks' cost per used step, ns
 --   of_peers: ranks over those that share calls with it
@@ -42,7 +43,9 @@ WITH summed AS (
   SELECT last_rank AS rank, sum(wait_ns) / (SELECT count(*) FROM used_step) AS ns FROM call
   WHERE last_rank IS NOT NULL
     AND op IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier') GROUP BY last_rank)
-SELECT l.*, r.host, coalesce(s.ns, 0)::BIGINT AS summed_cost_ns, sum(cost_ns_per_step) OVER () AS all_ns,
+SELECT l.*, r.host,
+  coalesce(TRY_CAST(TRY_CAST(l.reason_evidence AS JSON) -> '$.with' AS INTEGER[]), [l.rank]) AS late_ranks,
+  coalesce(s.ns, 0)::BIGINT AS summed_cost_ns, sum(cost_ns_per_step) OVER () AS all_ns,
   coalesce(TRY_CAST(l.reason_evidence ->> 'others_per_peer' AS DOUBLE), 1) AS of_peers,
   (cost_ns_per_step * of_peers)::BIGINT AS peer_cost_ns,
   (coalesce(wait_ns_per_step, cost_ns_per_step) * of_peers)::BIGINT AS peer_wait_ns,

@@ -14,6 +14,8 @@ from advisor.cli._options import POSITIVE, option
 
 if TYPE_CHECKING:
     from advisor.model.nccl.cost import Prediction
+    from advisor.model.nccl.inputs import Read
+    from advisor.model.nccl.version import NcclVersion
 
 
 _CALIBRATED = ("time", "low", "high")
@@ -73,8 +75,7 @@ def command(
     """
     from advisor.model.nccl.calibration import load_calibration
     from advisor.model.nccl.cost import predict
-    from advisor.model.nccl.graph_dump import read_graph
-    from advisor.model.nccl.inputs import Read, parse_capability, read_log
+    from advisor.model.nccl.inputs import Read, parse_capability
     from advisor.model.nccl.names import element_type
     from advisor.model.nccl.version import parse_covered
     from advisor.model.sizes import parse_bytes
@@ -98,10 +99,8 @@ def command(
     capability = parse_capability(compute_capability)
     if topology is not None:
         read = Read(load_topology(topology), None, ())
-    elif log is not None:
-        read = read_log(log, capability=capability, cpu_vendor=cpu_vendor, release=release)
-    elif graph is not None:
-        read = read_graph(graph, nodes=nodes, capability=capability, cpu_vendor=cpu_vendor)
+    elif (file := log or graph) is not None:
+        read = read_file(file, nodes, capability, cpu_vendor, release)
     else:
         from advisor.config.hardware import machine
         from advisor.model.topology_machine import topology_of
@@ -168,6 +167,35 @@ def command(
             )
             for line in read.check.differing:
                 click.echo(f"  {line}")
+
+
+def read_file(
+    path: Path,
+    nodes: int | None = None,
+    capability: int | None = None,
+    cpu_vendor: str | None = None,
+    release: NcclVersion | None = None,
+) -> Read:
+    """The topology of a log or of dumped graphs. Raises AdvisorError."""
+    from advisor import api
+    from advisor.errors import AdvisorError
+    from advisor.model.nccl.inputs import topology_of_run
+
+    with api.load(path) as run:
+        (jobs,) = run.store.con.execute("SELECT count(*) FROM run").fetchall()[0]
+        if jobs > 1:
+            raise AdvisorError(f"holds logs of {jobs} jobs", where=str(path), hint="name one's")
+        damaged = "SELECT note FROM source WHERE format = 'nccl-xml' AND events_dropped > 0"
+        for (note,) in run.store.con.execute(damaged).fetchall():
+            raise AdvisorError(note, where=str(path), hint="copy or dump it again")
+        return topology_of_run(
+            run.store.con,
+            where=str(path),
+            nodes=nodes,
+            capability=capability,
+            cpu_vendor=cpu_vendor,
+            release=release,
+        )
 
 
 def _written(algorithm: str, release: str) -> str:

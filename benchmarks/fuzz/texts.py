@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from advisor.cli.nccl_model import read_file
 from advisor.config.sweep import load_space
 from advisor.config.workload import load_workload
 from advisor.engine.catalogue import load_rule
@@ -23,8 +24,6 @@ from advisor.ingest.readers import nccl_xml, osu, probe, torch_bench
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.source import Source
 from advisor.model.nccl.calibration import load_calibration
-from advisor.model.nccl.graph_dump import read_graph
-from advisor.model.nccl.inputs import read_log
 from advisor.model.topology import load_topology
 from advisor.tune.env_file import read_env_file
 from advisor.tune.plugin.parse import parse_rules
@@ -190,9 +189,9 @@ FORMATS: dict[str, Form] = {
         ("probe", _PROBE, _read_probe),
         ("nccl_xml", _TOPOLOGY_XML, from_path("topology.xml", _read_xml)),
         ("nccl_xml_graph", _GRAPH_XML, from_path("graph.xml", _read_xml)),
-        ("model_graph", _GRAPH_XML, from_path("graph.xml", read_graph)),
+        ("model_graph", _GRAPH_XML, from_path("graph.xml", read_file)),
         ("model_log", LOG,
-         from_path("log", read_log)),
+         from_path("log", read_file)),
         ("topology", _TOPOLOGY_YAML, from_path("topology.yaml", load_topology)),
         ("calibration", _CALIBRATION, from_path("calibration.yaml", load_calibration)),
         ("environment", _ENV, from_path("job.sh", read_env_file)),

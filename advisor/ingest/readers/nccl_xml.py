@@ -167,6 +167,7 @@ def _start(dump: _Dump, name: str, attributes: dict[str, str], source: Source) -
             "type_inter": attributes.get("typeinter"),
             "cross_nic": whole(attributes.get("crossnic")),
             "same_channels": whole(attributes.get("samechannels")),
+            "latency_inter": real(attributes.get("latencyinter")),
             "paths": [],
         }
     elif name == "channel" and dump.graph is not None:

@@ -7,54 +7,39 @@ reproduce the table.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import duckdb
 
 from advisor.errors import AdvisorError
 from advisor.model.nccl.cost import predict
-from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
+from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS, function_name
 from advisor.model.nccl.version import NcclVersion
 from advisor.model.topology import Topology
 
-_CELL = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,9})?)/\s*(-?\d{1,15}(?:\.\d{1,9})?)\s*")
-_ALGORITHM_ROW = re.compile(r"\s*Algorithm\s*\|(.*)")
-_OLD_HEADER = re.compile(r"\s*Latency/AlgBw \|(.*)")
-_ROW = re.compile(rf"\s*({'|'.join(FUNCTIONS)}) \|(.*)")
-_SET = re.compile(r"NCCL_(ALGO|PROTO) set by environment to (\S+)")
-_NAMES = {name.lower(): name for name in ALGORITHMS} | {"collnet": "CollNetDirect"}
+_ALGORITHM = {name.upper(): name for name in ALGORITHMS}
+_PROTOCOL = {name.upper(): name for name in PROTOCOLS}
 # Printed to one decimal from float32.
 _HALF_DIGIT = 0.0501
 
-
-@dataclass
-class PrintedTable:
-    """Cells as printed: (function, algorithm, protocol) -> (latency us, bandwidth GB/s)."""
-
-    cells: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
-    _algorithms: list[str] = field(default_factory=list)
-
-    def feed(self, text: str) -> None:
-        """Take one log line without its prefix; lines that belong to no table are ignored."""
-        if found := _SET.search(text):
-            self.environment[found[1]] = found[2]
-        elif found := _ALGORITHM_ROW.fullmatch(text):
-            self._algorithms = [_NAMES.get(word.lower(), "") for word in _words(found[1])]
-        elif found := _OLD_HEADER.fullmatch(text):
-            names = [cell.split("/")[0].strip() for cell in found[1].split("|")[::3]]
-            self._algorithms = [_NAMES.get(name.lower(), "") for name in names if name]
-        elif self._algorithms and (found := _ROW.fullmatch(text)):
-            for position, cell in enumerate(found[2].split("|")):
-                pair = _CELL.fullmatch(cell)
-                place, protocol = divmod(position, 3)
-                if pair and place < len(self._algorithms) and self._algorithms[place]:
-                    key = (found[1], self._algorithms[place], PROTOCOLS[protocol])
-                    self.cells.setdefault(key, (float(pair[1]), float(pair[2])))
+Cells = Mapping[tuple[str, str, str], tuple[float, float]]
+"""As printed: (function, algorithm, protocol) -> (latency us, bandwidth GB/s)."""
 
 
-def _words(text: str) -> Iterator[str]:
-    return (word for word in text.replace("|", " ").split() if word)
+def cells_of(con: duckdb.DuckDBPyConnection, ranks: int) -> Cells:
+    """The cells that a communicator of so many ranks printed, as the log's reader stored them."""
+    rows = con.execute(
+        "SELECT op, replace(algorithm, '_', ''), protocol, latency_us, bandwidth_gbps "
+        "FROM nccl_choice WHERE source = 'table' AND coalesce(ranks, $1) = $1 ORDER BY rowid",
+        [ranks],
+    ).fetchall()
+    cells: dict[tuple[str, str, str], tuple[float, float]] = {}
+    for op, algorithm, protocol, *figures in rows:
+        if algorithm in _ALGORITHM and protocol in _PROTOCOL:
+            key = (function_name(op), _ALGORITHM[algorithm], _PROTOCOL[protocol])
+            cells.setdefault(key, (figures[0], figures[1]))
+    return cells
 
 
 @dataclass(frozen=True)
@@ -66,7 +51,9 @@ class Check:
     differing: tuple[str, ...]
 
 
-def check_table(table: PrintedTable, topology: Topology, version: NcclVersion) -> Check:
+def check_table(
+    cells: Cells, environment: Mapping[str, str], topology: Topology, version: NcclVersion
+) -> Check:
     """Compare every cell that is available by the print or by the model.
 
     Raises AdvisorError when the environment in the log holds values NCCL refuses.
@@ -78,11 +65,11 @@ def check_table(table: PrintedTable, topology: Topology, version: NcclVersion) -
             function,
             1 << 20,
             version,
-            algo=table.environment.get("ALGO"),
-            proto=table.environment.get("PROTO"),
+            algo=environment.get("NCCL_ALGO"),
+            proto=environment.get("NCCL_PROTO"),
         )
         for row in prediction.rows:
-            printed = table.cells.get((function, row.algo, row.proto))
+            printed = cells.get((function, row.algo, row.proto))
             if printed is None or (printed[1] == 0 and not row.available):
                 continue
             compared += 1
@@ -99,7 +86,8 @@ def check_table(table: PrintedTable, topology: Topology, version: NcclVersion) -
 
 
 def best_match(
-    table: PrintedTable,
+    cells: Cells,
+    environment: Mapping[str, str],
     candidates: list[Topology],
     version: NcclVersion,
 ) -> tuple[Topology, Check] | None:
@@ -107,7 +95,7 @@ def best_match(
     best: tuple[Topology, Check] | None = None
     for topology in candidates:
         try:
-            check = check_table(table, topology, version)
+            check = check_table(cells, environment, topology, version)
         except AdvisorError:
             return None
         if check.cells and (best is None or check.equal > best[1].equal):

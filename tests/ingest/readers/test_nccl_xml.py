@@ -98,6 +98,7 @@ def test_graphs(tmp_path: Path) -> None:
         "type_inter": "PIX",
         "cross_nic": 0,
         "same_channels": 1,
+        "latency_inter": 0.0,
         "paths": [["NET/0", "GPU/0", "GPU/1", "NET/0"]],
     }
     assert facts["graph", "nvls"]["paths"] == [["GPU/0"]]

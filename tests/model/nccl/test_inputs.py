@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from advisor.cli.nccl_model import command
+import advisor
+from advisor.cli.nccl_model import command, read_file
 from advisor.errors import AdvisorError
 from advisor.model.nccl.cost import predict
-from advisor.model.nccl.graph_dump import read_graph
-from advisor.model.nccl.inputs import read_log, topology_from_log
-from advisor.model.nccl.printed import PrintedTable
+from advisor.model.nccl.inputs import Read
+from advisor.model.nccl.printed import cells_of
 from advisor.model.sizes import parse_bytes
 from advisor.model.topology import PathType, load_topology
 
@@ -24,6 +27,7 @@ n1:100:200 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 8 cudaDev 0 nvm
 n1:101:201 [1] NCCL INFO ncclCommInitRank comm 0x2 rank 1 nranks 8 cudaDev 1 nvmlDev 1 busId 2000 commId 0x9 - Init START
 n1:100:200 [0] NCCL INFO === System : maxBw 360.0 totalBw 360.0 ===
 n1:100:200 [0] NCCL INFO CPU/0-0 (1/2/-1)
+n1:100:200 [0] NCCL INFO + PCI[24.0] - GPU/1000 (0)
 n1:100:200 [0] NCCL INFO               + NVL[360.0] - NVS/0
 n1:100:200 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 12, bw 30.000000/30.000000, type NVL/PIX, sameChannels 1
 n1:100:200 [0] NCCL INFO Pattern 1, crossNic 0, nChannels 12, bw 30.000000/30.000000, type NVL/PIX, sameChannels 0
@@ -74,8 +78,20 @@ GRAPHS = """\
 """
 
 
-def test_a_log_gives_the_least_figures_over_its_ranks() -> None:
-    read = topology_from_log(LOG.splitlines())
+@pytest.fixture
+def log(tmp_path: Path) -> Callable[..., Read]:
+    """Reads lines as the file of a log."""
+
+    def read(lines: Iterable[str], **told: Any) -> Read:
+        path = tmp_path / "nccl.log"
+        path.write_text("\n".join(lines) + "\n")
+        return read_file(path, **told)
+
+    return read
+
+
+def test_a_log_gives_the_least_figures_over_its_ranks(log: Callable[..., Read]) -> None:
+    read = log(LOG.splitlines())
     assert read.version == (2, 26, 2)
     topology = read.topology
     assert (topology.ranks, topology.nodes, topology.coll_channels) == (8, 1, 20)
@@ -90,52 +106,54 @@ def test_a_log_gives_the_least_figures_over_its_ranks() -> None:
     assert any("NVL[360]" in text for text in read.assumptions)
 
 
-def test_what_is_told_is_not_assumed() -> None:
-    read = topology_from_log(LOG.splitlines(), capability=80, cpu_vendor="intel")
+def test_what_is_told_is_not_assumed(log: Callable[..., Read]) -> None:
+    read = log(LOG.splitlines(), capability=80, cpu_vendor="intel")
     assert read.topology.compute_capability == 80
     assert read.topology.cpu_vendor == "intel"
     assert read.assumptions == ()
 
 
-def test_old_logs_say_speed_and_no_node_count() -> None:
+def test_old_logs_say_speed_and_no_node_count(log: Callable[..., Read]) -> None:
     old = [
         "a:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 4 cudaDev 0 busId 7000 - Init START",
         "b:1:2 [0] NCCL INFO comm 0x1 rank 2 nranks 4 cudaDev 0 busId 7000 - Init START",
         "a:1:2 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 2, speed 12.0/12.0, "
         "type PHB/PHB, sameChannels 1",
     ]
-    read = topology_from_log(old)
+    read = log(old)
     assert (read.topology.ranks, read.topology.nodes) == (4, 2)
     assert any("hosts that wrote the log" in text for text in read.assumptions)
     assert any("--compute-capability" in text for text in read.assumptions)
 
 
-def test_the_largest_communicator_is_taken() -> None:
+def test_the_largest_communicator_is_taken(log: Callable[..., Read]) -> None:
     lines = LOG.splitlines()
     sub = [
         line.replace("nranks 8", "nranks 2").replace("nRanks 8", "nRanks 2").replace("12,", "1,")
         for line in lines
     ]
-    assert topology_from_log([*lines, *sub]).topology.ranks == 8
+    assert log([*lines, *sub]).topology.ranks == 8
 
 
-def test_the_printed_table_checks_the_model_and_tells_what_the_log_does_not() -> None:
-    read = topology_from_log(TABLE_LOG.splitlines())
+def test_the_printed_table_checks_the_model_and_tells_what_the_log_does_not(
+    log: Callable[..., Read],
+) -> None:
+    read = log(TABLE_LOG.splitlines())
     assert read.check is not None
     assert (read.check.equal, read.check.cells) == (11, 11)
     assert read.check.differing == ()
     assert any("reproduces 11 of 11 printed cells" in text for text in read.assumptions)
     faster = TABLE_LOG.replace("22.4/   4.8", "22.4/   9.6")
-    check = topology_from_log(faster.splitlines()).check
+    check = log(faster.splitlines()).check
     assert check is not None
     assert check.equal == 9
     assert "AllGather Ring/Simple: printed 22.4/9.6, modelled 22.4/4.8" in check.differing
 
 
-def test_without_graphs_the_printed_table_is_the_model() -> None:
+def test_without_graphs_the_printed_table_is_the_model(log: Callable[..., Read]) -> None:
     """GIVEN a log of NCCL_DEBUG_SUBSYS=INIT,TUNING THEN its cells are the rows, to the digit."""
     lines = [line for line in TABLE_LOG.splitlines() if "Pattern" not in line]
-    read, whole = topology_from_log(lines), topology_from_log(TABLE_LOG.splitlines())
+    read, whole = log(lines), log(TABLE_LOG.splitlines())
     assert read.printed
     assert whole.printed is None
     assert (read.topology.ranks, read.topology.nodes) == (
@@ -158,9 +176,9 @@ def test_without_graphs_the_printed_table_is_the_model() -> None:
         assert row.latency_us == latency
 
 
-def test_the_table_decides_between_generations() -> None:
+def test_the_table_decides_between_generations(log: Callable[..., Read]) -> None:
     # 8 ranks, NVLink: LL's ceiling is 87.7 GB/s on Ampere and 141 on Hopper, times 8/14
-    def log(bandwidth: float) -> list[str]:
+    def lines(bandwidth: float) -> list[str]:
         pattern = "nChannels 12, bw 30.0/30.0, type NVL/PIX, sameChannels 1"
         return [
             "n:1:1 [0] NCCL INFO NCCL version 2.29.7+cuda12.9",
@@ -171,34 +189,35 @@ def test_the_table_decides_between_generations() -> None:
             f"15.0/ {bandwidth} | 40.6/ 0.0 |  56.0/ 205.7 |",
         ]
 
-    assert topology_from_log(log(50.1)).topology.compute_capability == 80
-    assert topology_from_log(log(80.6)).topology.compute_capability == 90
-    told = topology_from_log(log(80.6), capability=80)
+    assert log(lines(50.1)).topology.compute_capability == 80
+    assert log(lines(80.6)).topology.compute_capability == 90
+    told = log(lines(80.6), capability=80)
     assert told.topology.compute_capability == 80
     assert told.check is not None
     assert told.check.equal < told.check.cells
 
 
-def test_tables_of_old_releases_are_read() -> None:
-    table = PrintedTable()
-    for line in OLD_TABLE.splitlines():
-        table.feed(line.split("NCCL INFO ")[1])
-    assert table.cells["Broadcast", "Ring", "LL"] == (6.3, 0.8)
-    assert table.cells["Broadcast", "Ring", "Simple"] == (18.0, 3.0)
-    assert table.cells["Broadcast", "CollNetDirect", "Simple"] == (0.0, 0.0)
-    assert len(table.cells) == 9
+def test_tables_of_old_releases_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "nccl.log"
+    path.write_text(OLD_TABLE)
+    with advisor.load(path) as run:
+        cells = cells_of(run.store.con, 4)
+    assert cells["Broadcast", "Ring", "LL"] == (6.3, 0.8)
+    assert cells["Broadcast", "Ring", "Simple"] == (18.0, 3.0)
+    assert cells["Broadcast", "CollNetDirect", "Simple"] == (0.0, 0.0)
+    assert len(cells) == 9
 
 
-def test_a_log_without_graphs_says_how_to_record_one() -> None:
+def test_a_log_without_graphs_says_how_to_record_one(log: Callable[..., Read]) -> None:
     with pytest.raises(AdvisorError, match="Pattern") as caught:
-        topology_from_log(["n1:1:1 [0] NCCL INFO Using network IB"])
+        log(["n1:1:1 [0] NCCL INFO Using network IB"])
     assert "GRAPH" in caught.value.hint
 
 
 def test_a_graph_dump_carries_the_plugin_latency(tmp_path: Path) -> None:
     path = tmp_path / "graph.xml"
     path.write_text(GRAPHS)
-    read = read_graph(path, nodes=4, capability=80, cpu_vendor="amd")
+    read = read_file(path, nodes=4, capability=80, cpu_vendor="amd")
     topology = read.topology
     assert (topology.nodes, topology.ranks) == (4, 8)
     assert topology.nvls is None
@@ -206,24 +225,24 @@ def test_a_graph_dump_carries_the_plugin_latency(tmp_path: Path) -> None:
     assert topology.ring.latency_inter == 3.5
     assert topology.ring.type_intra is PathType.PHB
     assert read.assumptions == ()
-    assert read_graph(path).topology.nodes == 2
+    assert read_file(path).topology.nodes == 2
 
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("<system/>", "expected <graphs>"),
-        ("<graphs>", "not valid XML"),
-        ('<!DOCTYPE a [<!ENTITY b "c">]><graphs/>', "document type"),
-        ("<graphs/>", "any <gpu>"),
-        (GRAPHS.replace('nchannels="2"', 'nchannels="two"'), "no number"),
+        ("<system/>", "breaks off before its first device or graph"),
+        (GRAPHS[: GRAPHS.index('id="3"')], "what came before is kept"),
+        (f'<!DOCTYPE a [<!ENTITY b "c">]>{GRAPHS}', "document type"),
+        (re.sub("<channel>.*</channel>", "", GRAPHS), "how many ranks"),
+        (GRAPHS.replace('nchannels="2"', 'nchannels="two"'), "channels: Field required"),
     ],
 )
 def test_damaged_dumps_are_named(tmp_path: Path, content: str, complaint: str) -> None:
     path = tmp_path / "graph.xml"
     path.write_text(content)
     with pytest.raises(AdvisorError, match=complaint):
-        read_graph(path)
+        read_file(path)
 
 
 TOPOLOGY = """\
@@ -292,7 +311,7 @@ def test_the_command_prints_rows_and_the_choice(tmp_path: Path) -> None:
 def test_the_command_reads_the_release_from_a_log(tmp_path: Path) -> None:
     path = tmp_path / "nccl.log"
     path.write_text(LOG)
-    assert read_log(path).version == (2, 26, 2)
+    assert read_file(path).version == (2, 26, 2)
     result = CliRunner().invoke(
         command, ["--log", str(path), "--op", "allgather", "--bytes", "1M", "--format", "json"]
     )

@@ -118,6 +118,8 @@ class Log:
             told.processes.add((thread.host, thread.pid))
         for item in found:
             if isinstance(item, CommLine):
+                if (open_blocks := self._blocks.get(thread)) is not None:
+                    self.collected.keep(slot, open_blocks.finish(), open_blocks.last)
                 registry.see(thread, item)
                 self._failures.initialised(thread, item, text)
                 told.saw(item, (thread.host, thread.pid))

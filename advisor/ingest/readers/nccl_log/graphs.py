@@ -16,7 +16,7 @@ _BW = r"\d{1,12}(?:\.\d{1,9})?"
 _SYSTEM = re.compile(
     r"^=== System : max(?:Width|Bw) (" + _BW + r") total(?:Width|Bw) (" + _BW + r")"
 )
-_ROOT = re.compile(r"^(CPU/[\w\-]+) \(([^)]*)\)\s*$")
+_ROOT = re.compile(r"^(CPU/[\w\-]+) \((\d+)/(\d+)/[^)]*\)\s*$")
 _EDGE = re.compile(
     r"^(\s*)\+ (\w+)\[(" + _BW + r")\] - ([A-Z0-9]+/[\w\-]+)(?: \((.{0,200})\))?\s*$"
 )
@@ -40,6 +40,9 @@ _TREE = re.compile(
 
 # src/include/graph.h: 1 balanced tree, 2 split tree, 3 tree, 4 ring, 5 NVLS, 6 CollNet direct.
 _GRAPH_OF_PATTERN = {1: "tree", 2: "tree", 3: "tree", 4: "ring", 5: "nvls", 6: "collnet"}
+# src/include/graph.h: NCCL_TOPO_CPU_ARCH_* and NCCL_TOPO_CPU_VENDOR_*.
+_CPU_ARCH = {"1": "x86", "2": "power", "3": "arm"}
+_CPU_VENDOR = {"1": "intel", "2": "amd", "3": "zhaoxin", "4": "mixed"}
 
 
 class Blocks:
@@ -105,7 +108,8 @@ class Blocks:
     def _tree_line(self, text: str) -> list[Parsed] | None:
         if match := _ROOT.match(text):
             self._stack = [(-1, match[1])]
-            return []
+            arch, vendor = _CPU_ARCH.get(match[2], "x86"), _CPU_VENDOR.get(match[3], "other")
+            return [Fact("cpu", match[1], {"arch": arch, "vendor": vendor})]
         if text.startswith("====="):
             return self.finish()
         match = _EDGE.match(text)

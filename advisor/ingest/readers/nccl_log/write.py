@@ -65,6 +65,8 @@ def _topology(log: Collected, ranks: Ranks) -> Iterator[Row]:
         value = fact.value
         if fact.kind == "graph" and member is not None:
             value = {**value, "communicator": ranks.name(member), "ranks": member.line.ranks}
+        if fact.kind == "channels" and member is not None:
+            value = {**value, "ranks": member.line.ranks}
         if fact.kind == "tree" and member is not None:
             value = [_tree_of_run(entry, ranks, member) for entry in value]
         host = None if fact.per == "run" else kept.slot.host or None

@@ -23,7 +23,8 @@ WHERE kernel_ns = 0 AND 2 * device_events <= launches
 CREATE VIEW blind_rank AS
 SELECT rank FROM without_device WHERE (SELECT count(*) FROM without_device) < (SELECT count(*) FROM rank);
 
--- Copies per step by direction: median over ranks of the mean over used steps.
+-- Copies per step by direction: median over ranks of the mean over used steps. What one rank copies in a
+-- pause of its own goes with that.
 --   copies: how many
 --   tiny: of them 64 KiB or less
 --   bytes: sum of their sizes
@@ -38,7 +39,8 @@ per AS (
   SELECT rank, direction, sum(copies) / any_value(steps) AS copies, sum(tiny) / any_value(steps) AS tiny,
     sum(bytes) / any_value(steps) AS bytes, sum(copy_ns) / any_value(steps) AS copy_ns,
     sum(exposed_ns) / any_value(steps) AS exposed_ns, arg_max(memory, bytes) AS memory
-  FROM memory_copy SEMI JOIN used_step USING (step), used GROUP BY rank, direction)
+  FROM (FROM memory_copy m SEMI JOIN used_step USING (step) ANTI JOIN one_rank_pause p
+    ON p.rank = m.rank AND p.step = m.step AND p.pause_ns >= m.exposed_ns), used GROUP BY rank, direction)
 SELECT direction, median(copies) AS copies, median(tiny) AS tiny, median(bytes)::BIGINT AS bytes,
   median(copy_ns)::BIGINT AS copy_ns, median(exposed_ns)::BIGINT AS exposed_ns,
   arg_max(memory, bytes) AS memory, list(rank ORDER BY rank) AS ranks,

@@ -122,7 +122,7 @@ kept AS (
     alone AND more_ns > l.idle_ns + copied_ns AS works
   FROM longest l LEFT JOIN work w USING (rank, step) LEFT JOIN usual u ON u.rank = l.rank),
 pause AS ( -- work that every rank has more of there is no pause of one
-  SELECT step, arg_max(rank, kept_ns) AS rank,
+  SELECT step, arg_max(rank, kept_ns) AS rank, arg_max(copied_ns, kept_ns) AS copied_ns,
     greatest(0, max(kept_ns) - max(CASE WHEN worked THEN all_ns ELSE kept_ns END)
       FILTER (WHERE rank <> most)) AS pause_ns,
     arg_max(works, kept_ns) AS works, arg_max(operators, kept_ns) AS operators,
@@ -141,14 +141,22 @@ again AS ( -- a first step is not warming up where most of what it takes longer 
   FROM pause p JOIN all_step s USING (step) JOIN pause o ON o.rank = p.rank AND o.works = p.works, facts f
   WHERE p.first AND NOT o.first AND 2 * p.pause_ns > s.step_ns - f.step_ns AND CASE WHEN p.works
     THEN abs(o.operators / p.operators - 1) < 0.02
-    ELSE o.pause_ns BETWEEN p.pause_ns / 2 AND 2 * p.pause_ns END GROUP BY p.step)
-SELECT p.step, p.rank, least(p.pause_ns, a.pause_ns) AS pause_ns, code, after_wait, works
-FROM pause p LEFT JOIN again a ON a.step = p.step
-WHERE (NOT first OR a.step IS NOT NULL)
-  -- who pauses is waited for, by the first call of the next step: else its peers did nothing either
-  AND (p.step NOT IN (SELECT step FROM waited) OR 2 * coalesce((SELECT max(ns) FROM (
-    SELECT w.rank, sum(wait_ns) AS ns FROM waited w WHERE w.last_rank = p.rank AND w.rank <> p.rank
-      AND (w.step = p.step OR w.step = p.step + 1 AND turn = 1) GROUP BY w.rank)), 0) >= p.pause_ns);
+    ELSE o.pause_ns BETWEEN p.pause_ns / 2 AND 2 * p.pause_ns END GROUP BY p.step),
+whole AS (
+  SELECT p.step, p.rank, least(p.pause_ns, a.pause_ns) AS pause_ns, code, after_wait, works, copied_ns
+  FROM pause p LEFT JOIN again a ON a.step = p.step
+  WHERE (NOT first OR a.step IS NOT NULL)
+    -- who pauses is waited for, by the first call of the next step: else its peers did nothing either
+    AND (p.step NOT IN (SELECT step FROM waited) OR 2 * coalesce((SELECT max(ns) FROM (
+      SELECT w.rank, sum(wait_ns) AS ns FROM waited w WHERE w.last_rank = p.rank AND w.rank <> p.rank
+        AND (w.step = p.step OR w.step = p.step + 1 AND turn = 1) GROUP BY w.rank)), 0) >= p.pause_ns))
+SELECT * EXCLUDE (copied_ns) FROM whole
+UNION ALL -- one that the recording ends in: it begins with the copies that a whole one holds
+SELECT * FROM (SELECT p.step, p.rank, o.pause_ns, o.code, o.after_wait, o.works
+  FROM pause p JOIN whole o ON o.rank = p.rank AND 10 * o.copied_ns >= o.pause_ns AND o.copied_ns > 0
+    AND p.copied_ns BETWEEN o.copied_ns / 2 AND 2 * o.copied_ns
+  WHERE p.step = (SELECT max(step) FROM pause) AND p.step NOT IN (SELECT step FROM whole)
+  ORDER BY o.step DESC LIMIT 1);
 
 -- One row: the mean of all complete steps, those that took many times the median included, and those
 -- of warming up where a rank pauses as in others.

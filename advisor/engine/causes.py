@@ -199,16 +199,10 @@ def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> lis
     )
     for finding in list(ordered):
         after = rules[finding.rule].first_in_ties if finding.rule in rules else []
-        if not after:
-            continue
         place = ordered.index(finding)
-        ties = [
-            number
-            for number, other in enumerate(ordered[:place])
-            if other.rule in after and _tie(finding, other)
-        ]
-        if ties:
-            ordered.insert(ties[0], ordered.pop(place))
+        ties = (n for n, other in enumerate(ordered[:place])
+                if other.rule in after and _tie(finding, other))  # fmt: skip
+        ordered.insert(next(ties, place), ordered.pop(place))
     return ordered
 
 
@@ -219,7 +213,18 @@ def as_listed(ranked: Sequence[Finding]) -> list[Finding]:
     size that is written beside them, of an interval its high end: how likely one gives something
     stands in a column of its own.
     """
-    return sorted(ranked, key=_listed)
+    return in_ties(sorted(ranked, key=_listed), ranked)
+
+
+def in_ties(ordered: Sequence[Finding], ranked: Sequence[Finding]) -> list[Finding]:
+    """The order, but of those that may give back as much the one that is ranked first."""
+    rank = {id(item): place for place, item in enumerate(ranked)}
+    result: list[Finding] = []
+    for item in reversed(ordered):
+        before = [n for n, other in enumerate(result, 1)
+                  if rank[id(other)] < rank[id(item)] and _tie(other, item)]  # fmt: skip
+        result.insert(0 if item.severity is Severity.INFO else max(before, default=0), item)
+    return result
 
 
 def _listed(item: Finding) -> tuple[int, float]:

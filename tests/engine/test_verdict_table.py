@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from advisor.engine.catalogue import load_catalogue
+from advisor.engine.causes import as_listed, rank_findings
 from advisor.engine.facts import Facts
 from advisor.engine.verdict.clocks import Clocks
 from advisor.engine.verdict.coverage import Coverage
@@ -313,3 +315,15 @@ def test_what_tensor_parallelism_pays_by_design_is_no_loss(
 ) -> None:
     found = situation(shares=shares(exposed=exposed, activations=activations))
     assert decide(found).kind is kind
+
+
+def test_of_two_that_may_give_as_much_the_verdict_and_the_list_take_the_one_ranked_first() -> None:
+    ends = {"savings_low_ns": 25 * MS, "savings_high_ns": 55 * MS}
+    design = finding("pipeline-bubble", 36, 0.88, **ends)
+    device = finding("slow-rank-in-stage", 33, 0.91, **ends)
+    rules = {rule.id: rule for rule in load_catalogue()[0]}
+    ranked = rank_findings([design, device], rules)
+    assert as_listed(ranked) == [device, design]
+    assert decide(situation(findings=ranked)).finding is device
+    surely_more = finding("pipeline-bubble", 80, 0.88, savings_low_ns=60 * MS)
+    assert as_listed(rank_findings([device, surely_more], rules)) == [surely_more, device]

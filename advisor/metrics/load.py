@@ -151,7 +151,8 @@ def load_run(con: Any, run: str) -> RunData:
     steps_of = {rank: one.steps for rank, one in ranks.items()}
     # Equal calls compete for a partner where some are missing: their times decide.
     offsets = rough_offsets(steps_of) if stepped else {}
-    lost = adrift(steps_of, calls, cut) if stepped else {}
+    # What runs on the host itself is in the step that it ran in, whatever was lost.
+    lost = adrift(steps_of, calls, cut - on_host) if stepped else {}
     if lost:
         offsets |= lost
         from_matched(match(calls, groups, stepped=False, offsets=offsets), lost)

@@ -47,6 +47,16 @@ def test_small_messages_whose_rounds_take_long_name_the_distant_host() -> None:
     assert {one for place in found.places for one in place.homes} == {"h1"}
 
 
+def test_a_cut_rank_stays_while_its_calls_are_as_good_as_the_model() -> None:
+    """Forty calls of seven ranks say less of a place than twelve that the eighth is in too."""
+    columns = calls(4_000_000, 58.0)
+    for kept, known in ((12, RANKS), (4, RANKS[1:])):
+        cut = [*columns[:kept], *({r: c[r] for r in RANKS[1:]} for c in columns[kept:])]
+        ring = observe("0", RANKS, cut, {}, HOME)
+        assert ring is not None
+        assert ring.known == known
+
+
 def test_small_messages_of_a_busy_machine_show_no_link() -> None:
     # 48 KiB in 4 ms, 0.14 ms a round: the order of ends is that in which ranks woke up.
     assert observe("0", RANKS, calls(49_152, 4.0), {}, HOME) is None

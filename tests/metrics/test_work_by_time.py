@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -95,7 +96,7 @@ def test_more_calls_in_step_after_step_are_more_work_and_no_chance() -> None:
     """As a rank that evaluates beside its training: calls of a size, more of them."""
     found = _compared({**_PEER, "aten::linear": (9, 5, _SHAPES)}, steps=8)
     assert found.work == pytest.approx(1.5)
-    assert found.cause_p_value == pytest.approx(3 / 2**8)
+    assert found.cause_p_value == pytest.approx(3 / math.comb(3 * 8, 8))
 
 
 @pytest.mark.slow
@@ -154,3 +155,14 @@ def test_a_host_that_others_take_in_turn_is_slow_by_the_mean_of_its_calls() -> N
     assert found.pace == pytest.approx(1.0)
     assert found.mean_pace == pytest.approx(2.0)
     assert found.operator is None
+
+
+@pytest.mark.parametrize(("steps", "seen"), [(3, False), (6, True)])
+def test_six_steps_tell_that_three_times_the_work_is_no_chance(steps: int, seen: bool) -> None:
+    def given(tokens: int) -> Operators:
+        return {"aten::mm": (4, 5, f"[[{tokens},64],[64,64]]")}
+
+    found = _compared(given(192), given(64), steps=steps)
+    assert found.work == pytest.approx(3.0)
+    assert (found.cause_p_value < 0.01) is seen
+    assert _compared(given(64), given(64), steps=steps).cause_p_value == 1.0

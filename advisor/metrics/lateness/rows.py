@@ -197,12 +197,15 @@ def _row(
         if cost
         else None
     )
+    told = False
     if reason and not significant and len(values):
         # Who arrives last may vary where who has more to do does not.
         cause = float(reason.evidence.get("cause_p_value") or 1.0)
         significant = reason.name in _SHOWN_BY_CAUSE and cause < SIGNIFICANCE
         if significant:
             cost, low, high = cost_of(values, usual, own_excess, significant=True)
+        # Whom others hold up in turn, for lack of cores say, may gain nothing: its work is more.
+        told = significant and reason.name == "more-work" and own_excess > 0
     return {
         "run": run,
         "rank": rank,
@@ -214,7 +217,7 @@ def _row(
         "cost_ns_per_step": cost,
         "cost_low_ns": round(max(low, 0.0)),
         "cost_high_ns": round(max(high, 0.0)),
-        "systematic": significant and low > 0,
+        "systematic": significant and (low > 0 or told),
         "reason": reason.name if reason else None,
         "reason_evidence": json.dumps(
             {

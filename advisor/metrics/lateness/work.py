@@ -9,6 +9,7 @@ other rank runs, is more to do.
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -199,11 +200,18 @@ def _by_shape(
 
 
 def _by_chance(rank: int, others: Sequence[int], flops: Mapping[int, _BySteps]) -> float:
-    """How often equal ranks would differ as much over the steps that all of them recorded."""
+    """How often equal ranks would differ as much over the steps that all of them recorded.
+
+    Where its least step has more than any step of a peer, all values may be dealt anew (Fisher):
+    signs alone leave six steps of three times the work to chance.
+    """
     totals = {r: {step: sum(of.values()) for step, of in flops[r].items()} for r in (rank, *others)}
     steps = set.intersection(*(set(own) for own in totals.values()))
     more = [totals[rank][step] - max(totals[r][step] for r in others) for step in sorted(steps)]
-    return min(1.0, len(totals) * sign_flip_tail(more))
+    most = max((totals[r][step] for r in others for step in steps), default=math.inf)
+    apart = min((totals[rank][step] for step in steps), default=0.0) > most
+    dealt = 1 / math.comb(len(totals) * len(steps), len(steps)) if apart else 1.0
+    return min(1.0, len(totals) * min(dealt, sign_flip_tail(more)))
 
 
 def _mean(by_step: Mapping[int, Mapping[str, float]]) -> dict[str, float]:

@@ -39,7 +39,8 @@ _GOES_ON = re.compile(
     r"[Cc]ontinuing with|[,;] (?:ignored|ignoring|skipped|skipping)\b|"
     r"\b[Uu]s(?:es|ing) (?:the |a |its )?"
     r"(?:defaults?|fall ?back|native|slow|eager|plain|python|Python|torch|foreach|math)\b|"
-    r"\b(?:logging|tracking) disabled\b"
+    r"\b(?:logging|tracking) disabled\b|"
+    r"\.py:\d{1,6}: [A-Z]\w{0,40}Warning: "
 )
 
 # What is told of calls that a program or a library tries for itself.
@@ -185,6 +186,11 @@ def tells_of_failure(text: str) -> bool:
     return named(text, is_warning=False) in _of(
         "dies", "waits", "ended", "raised", "reported", "degrades", "follows"
     )
+
+
+def starts_no_task() -> frozenset[str]:
+    """What programs of a batch script end with that are no tasks of the job."""
+    return _of("raised") | {"launcher-missing"}
 
 
 def by_form() -> frozenset[str]:

@@ -267,7 +267,8 @@ class Failures:
         launcher: str = "",
     ) -> int:
         """Keep what is wrong; ``slot`` is None where no prefix says who printed the line."""
-        self._files[where[0]].names(message or "", where)
+        printed = f"{launcher}{record.text}" if slot is None else ""
+        self._files[where[0]].names(message or "", where, printed)
         if message in by_form():
             self._by_form += 1
             if self._by_form > _MAX_BY_FORM:

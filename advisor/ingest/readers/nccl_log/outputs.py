@@ -26,9 +26,9 @@ class Output:
     _ended: int | None = None
     """The first line that tells of an end whose cause stands before it."""
 
-    def names(self, message: str, where: tuple[str, int]) -> None:
-        """The entry that names a line, "" where none does."""
-        self.progress.wrong(message, where)
+    def names(self, message: str, where: tuple[str, int], printed: str) -> None:
+        """The entry that names a line, "" where none does; ``printed`` is "" of NCCL's own."""
+        self.progress.wrong(message, where, printed)
         self.numbered.wrong()
         self.told.add(message)
         if self._ended is None and follows_a_cause(message):

@@ -4,6 +4,7 @@ Ranks print the step before, their own and the next one after another has died, 
 different ones are asked for. A file may hold several runs, one behind the other: what a later one
 trained on after is over, whatever it died of itself, and so is what a launcher ended on before the
 next one began: with its banner, or with lines that the file began with.
+Where srun or mpirun mark the lines of every task, one without a mark is the batch script's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 
 from advisor.ingest.readers.nccl_log.collected import Where
-from advisor.model.nccl.messages import by_form, ends_a_job, recovers, reported
+from advisor.model.nccl.messages import by_form, ends_a_job, recovers, reported, starts_no_task
 
 _STEPS = 4
 _MOST = 1_000
@@ -32,6 +33,8 @@ _BEGINS = re.compile(
     r"Setting OMP_NUM_THREADS environment variable for each process|"
     r"Starting elastic_operator with launch configs|\[runner\.py:\d{1,5}:main\] cmd = "
 )
+# srun --label, mpirun --tag-output.
+_OF_TASK = re.compile(r"\s{0,8}(?:\d{1,7}:\s|\[\d{1,7},\d{1,7}\]<)")
 _LAUNCHER_ENDED = frozenset(("child-failed", "first-failed"))
 _FIRST_LINES, _ALIKE = 8, 3
 _SHORTEST = 12
@@ -59,13 +62,20 @@ class Progress:
     _waits: list[Where] = field(default_factory=list)
     _since: list[Where] = field(default_factory=list)
     """What went wrong since the job was last seen to train on."""
+    _unmarked: list[Where] = field(default_factory=list)
+    """What a program ended with whose lines no launcher of tasks marked."""
 
     over: list[tuple[Where, str]] = field(default_factory=list)
     """What the job trained on after before it went wrong again, and the line that shows it."""
 
-    def wrong(self, message: str, where: Where) -> None:
-        """An entry of the catalogue that a line was named by."""
+    def wrong(self, message: str, where: Where, printed: str = "") -> None:
+        """The entry that names a line, ``printed`` with its launcher's mark."""
         if ends_a_job(message):
+            if _OF_TASK.match(printed):
+                self.over += [(earlier, printed[:_LONGEST]) for earlier in self._unmarked]
+                self._unmarked = []
+            elif printed and message in starts_no_task() and len(self._unmarked) < _MOST:
+                self._unmarked.append(where)
             if len(self._steps) >= _STEPS:
                 self.over += [(earlier, self._said) for earlier in self._since]
                 self._since = []

@@ -32,37 +32,6 @@ SELECT rank, arg_min(host, origin) AS host FROM ( -- what a log says of the fabr
   SELECT rank, host, 0 AS origin FROM topology WHERE kind = 'rank' AND rank IS NOT NULL
   UNION ALL SELECT rank, host, 1 FROM rank) WHERE host IS NOT NULL GROUP BY rank;
 
--- What check-env says of the settings (setting_issues), but for what is only worth knowing: one
--- row per setting, value and remark. NCCL's count where NCCL runs, or where its own log prints
--- them.
---   severity: 'critical', 'warning' or 'info'
---   title: what is wrong
---   why: the mechanism
---   action: what to write instead
---   effect: what it costs
---   ranks: that have it
-CREATE VIEW setting_issue AS
-WITH used AS (
-  SELECT rank, host, name, max(value) AS value FROM setting
-  WHERE name NOT LIKE 'NCCL%' OR origin = 'nccl-log' OR (SELECT backend FROM facts) = 'nccl'
-  GROUP BY ALL),
-environment AS (
-  SELECT rank, host,
-    to_json(map(list(name ORDER BY name), list(coalesce(value, '') ORDER BY name)))::VARCHAR AS settings
-    FROM used GROUP BY ALL),
-judged AS (
-  SELECT e.rank, e.host, unnest(from_json(setting_issues(e.settings,
-    (SELECT max(version) FROM version WHERE component = 'nccl'),
-      (SELECT nullif(count(DISTINCT host), 0) FROM rank_host)),
-    '[{"variable":"VARCHAR","value":"VARCHAR","severity":"VARCHAR","title":"VARCHAR",
-      "why":"VARCHAR","action":"VARCHAR","source":"VARCHAR","effect":"VARCHAR"}]')) AS issue
-  FROM environment e)
-SELECT issue.variable AS name, issue.value, issue.severity, issue.title, issue.why, issue.action,
-  issue.source, issue.effect,
-  list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL) AS ranks,
-  list(DISTINCT host ORDER BY host) FILTER (host IS NOT NULL) AS hosts
-FROM judged GROUP BY ALL;
-
 -- NCCL's printed choices beside the best entry of its own tuning table at that size.
 --   chosen_us: predicted by the table for what was chosen
 --   best_algorithm: that the table predicts
@@ -145,6 +114,40 @@ SELECT hosts > 1 OR lines > 0 OR coalesce(nodes > 1, false)
     OR coalesce(nodes IS NULL AND ranks > 16, false) AS is_known,
   is_known OR coalesce(nodes IS NULL AND ranks > greatest(8, read), false) AS is_possible, ranks
 FROM world, seen, wires;
+
+-- What check-env says of the settings (setting_issues), but for what is only worth knowing: one
+-- row per setting, value and remark. NCCL's count where NCCL runs, or where its own log prints
+-- them.
+--   severity: 'critical', 'warning' or 'info'
+--   title: what is wrong
+--   why: the mechanism
+--   action: what to write instead
+--   effect: what it costs
+--   ranks: that have it
+CREATE VIEW setting_issue AS
+WITH used AS (
+  SELECT rank, host, name, max(value) AS value FROM setting
+  WHERE name NOT LIKE 'NCCL%' OR origin = 'nccl-log' OR (SELECT backend FROM facts) = 'nccl'
+  GROUP BY ALL),
+environment AS (
+  SELECT rank, host,
+    to_json(map(list(name ORDER BY name), list(coalesce(value, '') ORDER BY name)))::VARCHAR AS settings
+    FROM used GROUP BY ALL),
+judged AS (
+  SELECT e.rank, e.host, unnest(from_json(setting_issues(e.settings,
+    (SELECT max(version) FROM version WHERE component = 'nccl'),
+      -- One host is the job's only where its ranks are all there.
+      (SELECT CASE WHEN n > 1 OR NOT is_possible AND read >= coalesce(world, read) THEN nullif(n, 0) END
+       FROM several_hosts, (SELECT count(DISTINCT host) AS n, count(*) AS read,
+         (SELECT world_size FROM facts) AS world FROM rank_host))),
+    '[{"variable":"VARCHAR","value":"VARCHAR","severity":"VARCHAR","title":"VARCHAR",
+      "why":"VARCHAR","action":"VARCHAR","source":"VARCHAR","effect":"VARCHAR"}]')) AS issue
+  FROM environment e)
+SELECT issue.variable AS name, issue.value, issue.severity, issue.title, issue.why, issue.action,
+  issue.source, issue.effect,
+  list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL) AS ranks,
+  list(DISTINCT host ORDER BY host) FILTER (host IS NOT NULL) AS hosts
+FROM judged GROUP BY ALL;
 
 -- How ranks of different hosts talk: by connections, or by what a log without any says it uses.
 --   connections: null where the log lists none

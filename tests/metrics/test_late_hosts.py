@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -60,7 +59,7 @@ def row(rank: int, cost_ms: int, reason: str = "slow-compute", **evidence: float
         "rank": rank,
         "systematic": cost_ms > 0,
         "reason": reason,
-        "reason_evidence": json.dumps({"others_per_peer": 1.0, **evidence}),
+        "reason_evidence": {"others_per_peer": 1.0, **evidence},
         "cost_ns_per_step": cost_ms * MS,
     }
 
@@ -73,7 +72,7 @@ def test_a_host_whose_ranks_are_late_in_groups_side_by_side_is_one_culprit() -> 
     found = {one["rank"]: one for one in with_hosts(of_all, of_hosts, HOSTS)}
     (late,) = [one for one in found.values() if one["systematic"]]
     assert late["cost_ns_per_step"] == 7 * MS
-    assert json.loads(late["reason_evidence"])["with"] == [4, 5, 6, 7]
+    assert late["reason_evidence"]["with"] == [4, 5, 6, 7]
     of_hosts[5] = (row(5, 0), [5])
     assert with_hosts(of_all, of_hosts, HOSTS) == of_all
 
@@ -114,7 +113,7 @@ def test_a_rank_that_is_late_by_what_it_waited_makes_no_late_host() -> None:
         of_hosts = [(row(0, 0), [0]), (row(1, 0), [1]), (row(2, 26), [2])]
         of_hosts.append((row(3, 12, "slow-compute", **evidence), [3]))
         (late,) = [one for one in with_hosts(of_all, of_hosts, pairs) if one["systematic"]]
-        assert json.loads(late["reason_evidence"]).get("with") == named
+        assert late["reason_evidence"].get("with") == named
 
 
 def test_the_latest_rank_of_a_late_host_is_no_culprit_of_its_own() -> None:
@@ -124,7 +123,7 @@ def test_the_latest_rank_of_a_late_host_is_no_culprit_of_its_own() -> None:
     for alone_ms, ranks in ((9, [4, 5, 6, 7]), (20, None)):
         of_all = [row(rank, alone_ms * (rank == 5)) for rank in HOSTS]
         (late,) = [one for one in with_hosts(of_all, of_hosts, HOSTS) if one["systematic"]]
-        assert json.loads(late["reason_evidence"]).get("with") == ranks
+        assert late["reason_evidence"].get("with") == ranks
         assert late["cost_ns_per_step"] == (7 if ranks else alone_ms) * MS
 
 
@@ -137,7 +136,7 @@ def test_the_last_of_equally_slow_hosts_stands_for_all_ranks_of_its_machine() ->
         of_all = [
             row(r, int(r == 6), "late-launch", host_ns_per_step=ns * MS) for r, ns in paces.items()
         ]
-        return json.loads(with_hosts(of_all, [], HOSTS)[6]["reason_evidence"]).get("with")
+        return with_hosts(of_all, [], HOSTS)[6]["reason_evidence"].get("with")
 
     assert found(pace) == [4, 5, 6, 7]
     assert found({**pace, 5: 12.5}) is None

@@ -185,3 +185,12 @@ SELECT rank, host,
   greatest(0, least(ns, step_ns * least(share, 1)))::BIGINT AS wait_ns, -- per step
   (ns - (SELECT median(p.ns) FROM own p WHERE p.rank <> o.rank))::BIGINT AS more_ns -- than the other ranks
 FROM own o, facts WHERE ns IS NOT NULL;
+
+-- What each rank's host costs its device in a step: idle time, and gathers that it asks for too late to
+-- be hidden.
+--   ns: mean of the used steps; null where launches and kernels are not linked
+--   more_ns: than the median of the other ranks
+CREATE VIEW host_cost AS
+WITH own AS (
+  SELECT rank, avg(idle_host_ns + coalesce(late_comm_host_ns, 0)) AS ns FROM rank_step GROUP BY rank)
+SELECT rank, ns, ns - (SELECT median(p.ns) FROM own p WHERE p.rank <> o.rank) AS more_ns FROM own o;

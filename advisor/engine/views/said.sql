@@ -50,6 +50,10 @@ SELECT printer AS rank, host, source, line,
   try_cast(regexp_extract(value, '[Ll]ast enqueued (?:NCCL )?work: (\d{1,15})', 1) AS BIGINT) AS enqueued
 FROM said_line WHERE printer IS NOT NULL AND name IN ('watchdog-timeout', 'watchdog-says');
 
+-- One row: whether the watchdogs name the group of all ranks, or none.
+CREATE VIEW said_group AS
+SELECT coalesce(max(pg), '') IN ('', '0') AS of_all FROM said_progress;
+
 -- The first call in which each rank's watchdog gave up.
 --   said: the line
 --   seq: number of the call in its group
@@ -138,7 +142,7 @@ of_all AS (
     max(rank) AS last_rank, list(rank) AS ranks
   FROM abandoned_call
   HAVING min(seq) = max(seq) AND count(*) > 1
-    AND (SELECT coalesce(max(pg), '') IN ('', '0') FROM said_progress)
+    AND (SELECT of_all FROM said_group)
     AND coalesce(bool_and(op NOT IN ('SEND', 'RECV', 'COALESCED')), true)),
 -- A launcher that ends all when one ends leaves the others no time to tell that they wait.
 silent AS (
@@ -214,7 +218,7 @@ SELECT 'reporting-ranks-wait', count(*), 'ranks ' || string_agg(a.rank, ', ' ORD
 FROM abandoned_call a, said_size s WHERE EXISTS (FROM killed_with) AND NOT EXISTS (FROM missing_rank)
 HAVING count(*) > 1 AND min(a.seq) = max(a.seq) AND count(*) < any_value(s.ranks)
   AND coalesce(bool_and(a.op NOT IN ('SEND', 'RECV', 'COALESCED')), true)
-  AND (SELECT coalesce(max(pg), '') IN ('', '0') FROM said_progress)
+  AND (SELECT of_all FROM said_group)
 UNION ALL
 -- The root of a broadcast passes it alone; that others do not get what it sent is the network's.
 SELECT 'broadcast-not-arrived', count(*), 'ranks ' || string_agg(a.rank, ', ' ORDER BY a.rank)
@@ -222,7 +226,7 @@ SELECT 'broadcast-not-arrived', count(*), 'ranks ' || string_agg(a.rank, ', ' OR
   min_by(a.source, a.line), NULL, NULL, min(a.line)
 FROM abandoned_call a, (SELECT max(seq) AS seq FROM abandoned_call) f
 WHERE a.op = 'BROADCAST' AND a.seq < f.seq AND NOT EXISTS (FROM missing_rank)
-  AND (SELECT coalesce(max(pg), '') IN ('', '0') FROM said_progress)
+  AND (SELECT of_all FROM said_group)
 HAVING count(*) > 0 AND min(a.seq) = max(a.seq)
 UNION ALL
 SELECT 'all-ranks-wait', count(*), 'all of ranks 0 to ' || max(rank) || ' wait in call ' || max(seq),
@@ -231,7 +235,7 @@ FROM abandoned_call WHERE seq IS NOT NULL
 HAVING count(*) > 1 AND min(rank) = 0 AND max(rank) = count(*) - 1 AND min(seq) = max(seq)
   -- Where nothing tells how many there are, three are more likely four without one.
   AND coalesce(count(*) >= (SELECT max(ranks) FROM said_size), count(*) IN (2, 4) OR count(*) % 8 = 0)
-  AND (SELECT coalesce(max(pg), '') IN ('', '0') FROM said_progress)
+  AND (SELECT of_all FROM said_group)
   AND NOT EXISTS (FROM missing_rank)
 UNION ALL
 -- Hosts that each load one release, and not the same, are refused by NCCL or hang.

@@ -8,7 +8,6 @@ it.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -76,7 +75,7 @@ def with_hosts(
         if len(mates) < 2 or rows.keys() < set(mates) or not all(r["systematic"] for r in late):
             continue
         row = late[(len(late) - 1) // 2]
-        evidence = json.loads(row["reason_evidence"])
+        evidence = row["reason_evidence"]
         read = [rank for rank in mates if rank in result]
         alone = [result[r]["cost_ns_per_step"] for r in read if result[r]["systematic"]]
         if row["reason"] in _INHERITED or is_inherited(evidence):
@@ -87,7 +86,7 @@ def with_hosts(
         for rank in read:  # its lateness is its host's
             nothing = {"cost_ns_per_step": 0, "wait_ns_per_step": 0, "wait_by_step": "{}"}
             result[rank] = {**result[rank], "systematic": False, **nothing}
-        result[row["rank"]] = {**row, "reason_evidence": json.dumps({**evidence, "with": mates})}
+        result[row["rank"]] = {**row, "reason_evidence": {**evidence, "with": mates}}
     return list(result.values())
 
 
@@ -99,7 +98,7 @@ def _with_slow_mates(result: dict[int, dict[str, Any]], host_of: Mapping[int, st
     """
     paces: dict[str, dict[int, float]] = defaultdict(dict)
     for rank, row in result.items():
-        pace = json.loads(row["reason_evidence"] or "{}").get("host_ns_per_step")
+        pace = row["reason_evidence"].get("host_ns_per_step")
         if rank in host_of and pace is not None:
             paces[host_of[rank]][rank] = pace
     for host, own in paces.items():
@@ -111,9 +110,7 @@ def _with_slow_mates(result: dict[int, dict[str, Any]], host_of: Mapping[int, st
         usual = float(np.median(elsewhere))
         if min(own.values()) - usual >= _AS_SLOW * (own[late[0]] - usual) > 0:
             row = result[late[0]]
-            evidence = json.loads(row["reason_evidence"])
-            row = {**row, "reason_evidence": json.dumps({**evidence, "with": mates})}
-            result[late[0]] = row
+            result[late[0]] = {**row, "reason_evidence": {**row["reason_evidence"], "with": mates}}
 
 
 def _excess(item: Arrivals, places: Sequence[Sequence[int]]) -> Int64s:

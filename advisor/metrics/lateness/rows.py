@@ -19,7 +19,7 @@ from advisor.metrics.lateness.cost import cost_of, costs_by_step
 from advisor.metrics.lateness.hosts import by_host, with_hosts
 from advisor.metrics.lateness.lost import lost_time
 from advisor.metrics.lateness.others import Others
-from advisor.metrics.lateness.reasons import Reason, idle_at_begin, reason_of
+from advisor.metrics.lateness.reasons import idle_at_begin, reason_of
 from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
@@ -95,7 +95,10 @@ def lateness_rows(
         for item, stands_for in by_host(found, ranks.hosts)
         for row in _rows(run, [item], ranks)
     ]
-    return records + with_hosts(of_all, of_hosts, ranks.hosts)
+    return [
+        {**row, "reason_evidence": json.dumps(row["reason_evidence"])}
+        for row in [*records, *with_hosts(of_all, of_hosts, ranks.hosts)]
+    ]
 
 
 class _Group(NamedTuple):
@@ -219,15 +222,15 @@ def _row(
         "cost_high_ns": round(max(high, 0.0)),
         "systematic": significant and (low > 0 or told),
         "reason": reason.name if reason else None,
-        "reason_evidence": json.dumps(
-            {
-                **_evidence(reason, trials, successes),
-                "recorded_more": _recorded_more(rank, of_all),
-                "own_excess_ns_per_step": round(own_excess),
-                "others_per_peer": of_all.per_peer[rank],
-                **({"host_ns_per_step": round(ranks.paces[rank])} if rank in ranks.paces else {}),
-            }
-        ),
+        "reason_evidence": {
+            "stretches": trials,
+            "stretches_slowest": successes,
+            **(reason.evidence if reason else {}),
+            "recorded_more": _recorded_more(rank, of_all),
+            "own_excess_ns_per_step": round(own_excess),
+            "others_per_peer": of_all.per_peer[rank],
+            **({"host_ns_per_step": round(ranks.paces[rank])} if rank in ranks.paces else {}),
+        },
         "wait_ns_per_step": round(sum(waits.values()) / max(len(waits), 1)),
         "wait_by_step": json.dumps({step: round(ns) for step, ns in waits.items() if round(ns)}),
     }
@@ -301,8 +304,3 @@ def others_per_peer(items: Sequence[Arrivals], members: int) -> dict[int, float]
     joined = {rank: tuple(numbers) for rank, numbers in own.items()}
     met = {them: len({rank for one in them for rank in groups[one]}) for them in joined.values()}
     return {rank: round((members - 1) / max(met[them] - 1, 1), 4) for rank, them in joined.items()}
-
-
-def _evidence(reason: Reason | None, trials: int, successes: int) -> dict[str, Any]:
-    numbers = dict(reason.evidence) if reason is not None else {}
-    return {"stretches": trials, "stretches_slowest": successes, **numbers}

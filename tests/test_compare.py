@@ -322,6 +322,8 @@ def test_a_row_of_several_runs_says_why_and_how_sure(change: Difference, said: s
     short, long = (tables.text(found, whole=whole) for whole in (False, True))
     assert "busy (kernel) ms" in long and "busy (kernel) ms" not in short
     assert len(short.strip().splitlines()) == 2 + len(rows.matters(found)) + 2
+    assert "\x1b" not in short
+    assert tables.text(found, whole=False, color=True).startswith("\x1b[1m")
 
 
 @pytest.mark.parametrize(

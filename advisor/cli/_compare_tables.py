@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from click import style
+
 from advisor.messages import COMPARED, say
 from advisor.metrics.compare.figures import RunFigures, scaling_efficiency
 from advisor.metrics.compare.runs import Comparison
@@ -14,10 +16,16 @@ from advisor.report import comparison_figures
 from advisor.report.comparison_notes import notes, warning
 
 
-def text(found: Comparison, *, whole: bool) -> str:
+def text(found: Comparison, *, whole: bool, color: bool = False) -> str:
     """The headline and what matters; then all of it, where it is ``whole`` or nothing matters."""
     matters = _matters(found)
-    first = "\n".join(filter(None, (warning(found), rows.headline(found)))) + f"\n\n{matters}"
+    headline = rows.headline(found)
+    if color:  # words say it too
+        (change, *more) = found.differences
+        alone = bool(change.significant) and not more
+        headline = style(headline, fg=("red" if change.share > 0 else "green") if alone else None,
+                         bold=True)  # fmt: skip
+    first = "\n".join(filter(None, (warning(found), headline))) + f"\n\n{matters}"
     if matters and not whole:
         return f"{first}{say(COMPARED, 'more', {})}"
     return first + _figures(found) + _traffic(found) + _operators(found)

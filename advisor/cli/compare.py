@@ -8,13 +8,13 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from advisor.cli import _options as options
 from advisor.cli._options import ABOVE_ZERO, argument, option
-from advisor.cli._output import plan_outputs
+from advisor.cli._output import plan_outputs, use_color
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def command(
         "-v", "--verbose", help="Every figure, traffic and operators too, as files and pages have."
     ),
     quiet: bool = option("-q", "--quiet", help="No progress on stderr."),
+    color: Literal["auto", "always", "never"] = option(default="auto"),
     force: bool = option(help="Replace existing output files."),
 ) -> int:
     """Compare RUNs (folders of traces, single traces, or stores) with BASE.
@@ -89,7 +90,8 @@ def command(
             elif item.format == "json":
                 text = json.dumps(tables.document(found), indent=1)
             else:
-                text = tables.text(found, whole=verbose or item.path is not None)
+                painted = use_color(color, to_file=item.path is not None)
+                text = tables.text(found, whole=verbose or item.path is not None, color=painted)
             item.emit(text, quiet=quiet)
     judged = [verdict for check in checks for verdict in _judge(check, found)]
     for verdict in judged:

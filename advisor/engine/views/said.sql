@@ -50,7 +50,8 @@ SELECT printer AS rank, host, source, line,
   try_cast(regexp_extract(value, '[Ll]ast enqueued (?:NCCL )?work: (\d{1,15})', 1) AS BIGINT) AS enqueued
 FROM said_line WHERE printer IS NOT NULL AND name IN ('watchdog-timeout', 'watchdog-says');
 
--- One row: whether the watchdogs name the group of all ranks, or none.
+-- One row: which process group the watchdogs name.
+--   of_all: that of all ranks, or none
 CREATE VIEW said_group AS
 SELECT coalesce(max(pg), '') IN ('', '0') AS of_all FROM said_progress;
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -59,99 +59,133 @@ def topology_of_run(
 
     Raises AdvisorError when there are neither graphs nor a table, or nothing tells the size.
     """
-    said: dict[str, list[tuple[str, Any]]] = defaultdict(list)
-    for kind, name, value in con.execute(
-        "SELECT kind, name, value FROM topology ORDER BY rowid"
-    ).fetchall():
-        plain = kind in ("version", "env")
-        said[kind].append((name, value if plain else _parsed(value)))
-    communicators = [value for _, value in said["communicator"]]
-    known = [value["ranks"] for _, value in said["graph"] if "ranks" in value]
-    ranks = max(known or [value["ranks"] for value in communicators], default=0)
-    graphs = {
-        kind: _least(
-            [
-                graph
-                for name, graph in said["graph"]
-                if name == kind and graph.get("ranks", ranks) == ranks and _is_own(kind, graph)
-            ]
-        )
-        for kind in _KINDS
-    }
-    cells = cells_of(con, ranks)
-    printed = cells if cells and not any(graphs.values()) else None
-    channels = [v for _, v in said["channels"] if v.get("ranks", ranks) == ranks]
-    coll = next((value["coll"] for value in channels if value["coll"]), None)
+    said = _Said(con)
+    graphs, cells = said.graphs(), cells_of(con, said.ranks)
+    printed = cells if cells and not graphs else None
+    assumptions = []
     if printed:
-        graphs["ring"] = _NO_GRAPH | {"channels": max(1, (coll or 2) // 2)}
-    if not any(graphs.values()):
+        graphs["ring"] = _NO_GRAPH | {"channels": max(1, (said.channels("coll") or 2) // 2)}
+        assumptions.append("latencies and bandwidths as the log's table prints them")
+    _refuse_nothing(said, graphs, where)
+    if nodes is None:
+        nodes, how = said.nodes()
+        assumptions += how
+    known_capability, known_cpu = capability is not None, bool(cpu_vendor or said.of("cpu"))
+    if capability is None:
+        capability, guess = said.guess_capability(graphs)
+        assumptions.append(guess)
+    if not known_cpu:
+        assumptions.append("CPU vendor intel: nothing in the input tells it (--cpu-vendor)")
+    fields: dict[str, Any] = {
+        "name": Path(where).name,
+        "source": where,
+        "nodes": nodes,
+        "ranks_per_node": said.ranks / nodes if said.ranks else said.ranks_per_node,
+        "compute_capability": capability,
+        "cpu_vendor": cpu_vendor or said.of_cpus("vendor", "mixed") or "intel",
+        "cpu_arch": said.of_cpus("arch", None),
+        "coll_channels": said.channels("coll"),
+        "nvls_channels": said.channels("nvls"),
+        **{kind: graph for kind, graph in graphs.items() if graph["channels"] != 0},
+    }
+    read = Read(
+        build_topology(fields, where),
+        next((parse_version(text) for name, text in said.facts["version"] if name == "nccl"), None),
+        tuple(assumptions),
+        environment={n: v for n, v in said.facts["env"] if n in ("NCCL_ALGO", "NCCL_PROTO")},
+        printed=printed,
+    )
+    version = release or read.version
+    if printed or not cells or version is None:
+        return read
+    return _settled(read, cells, version, known_capability, known_cpu)
+
+
+def _refuse_nothing(said: _Said, graphs: Mapping[str, Any], where: str) -> None:
+    if not graphs:
         raise AdvisorError(
             "neither graphs ('Pattern' lines) nor a tuning table: this does not hold NCCL's model",
             where=where,
             hint="record with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING,ENV",
         )
-    assumptions = ["latencies and bandwidths as the log's table prints them"] if printed else []
-    listed = [path for _, graph in said["graph"] for path in graph["paths"]]
-    per_node = max(
-        (sum(step.startswith("GPU/") for step in set(path)) for path in listed), default=0
-    )
-    told = next((v["nodes"] for v in communicators if v["ranks"] == ranks and v["nodes"]), nodes)
-    if told is None and ranks:
-        told = max(1, len({name for name, _ in said["node"]}))
-        assumptions.append(f"{told} node{'s' * (told > 1)}: hosts that wrote the log")
-    elif told is None:
-        told = 1 + any(step.startswith("NET/") for path in listed for step in path)
-        assumptions.append(f"{told} node{'s' * (told > 1)}: a dump does not say (--nodes)")
-    if not ranks and not per_node:
+    if not said.ranks and not said.ranks_per_node:
         raise AdvisorError(
             "nothing says how many ranks there are",
             where=where,
             hint="keep the 'Init START' or 'Init COMPLETE' lines (NCCL_DEBUG_SUBSYS=INIT) of a "
             "log, and the channels of a dump",
         )
-    known_capability, cpus = capability is not None, [value for _, value in said["cpu"]]
-    if capability is None:
-        nvlink = max((value.get("nvlink_gbps") or 0.0 for _, value in said["gpu"]), default=0.0)
-        capability, how = _guess_capability(nvlink, graphs)
-        assumptions.append(how)
-    known_cpu = cpu_vendor is not None or bool(cpus)
-    if cpu_vendor is None:
-        cpu_vendor = _one_of({cpu["vendor"] for cpu in cpus}, "mixed") if cpus else "intel"
-    if not known_cpu:
-        assumptions.append(f"CPU vendor {cpu_vendor}: nothing in the input tells it (--cpu-vendor)")
-    fields: dict[str, Any] = {
-        "name": Path(where).name,
-        "source": where,
-        "nodes": told,
-        "ranks_per_node": ranks / told if ranks else per_node,
-        "compute_capability": capability,
-        "cpu_vendor": cpu_vendor,
-        "cpu_arch": _one_of({cpu["arch"] for cpu in cpus}, None),
-        "coll_channels": coll,
-        "nvls_channels": next((v["nvls"] for v in channels if v.get("nvls")), None),
-        **{kind: graph for kind, graph in graphs.items() if graph and graph["channels"] != 0},
-    }
-    version = next(
-        (parse_version(value) for name, value in said["version"] if name == "nccl"), None
-    )
-    environment = {n: v for n, v in said["env"] if n in ("NCCL_ALGO", "NCCL_PROTO")}
-    read = Read(
-        build_topology(fields, where), version, tuple(assumptions), None, environment, printed
-    )
-    if printed or not cells or not (release or version):
-        return read
-    return _settled(read, cells, release or version, known_capability, known_cpu)
+
+
+class _Said:
+    """The rows of ``topology`` by kind; ``ranks`` of the largest communicator, 0 of a dump."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+        self.facts: dict[str, list[tuple[str, Any]]] = defaultdict(list)
+        for kind, name, value in con.execute(
+            "SELECT kind, name, value FROM topology ORDER BY rowid"
+        ).fetchall():
+            plain = value[:1] not in ("{", "[")
+            self.facts[kind].append((name, value if plain else json.loads(value)))
+        sizes = [graph["ranks"] for graph in self.of("graph") if "ranks" in graph]
+        self.ranks = max(sizes or [one["ranks"] for one in self.of("communicator")], default=0)
+        paths = [path for graph in self.of("graph") for path in graph["paths"]]
+        self.ranks_per_node = max(
+            (sum(step.startswith("GPU/") for step in set(path)) for path in paths), default=0
+        )
+        self._leaves = any(step.startswith("NET/") for path in paths for step in path)
+
+    def of(self, kind: str) -> list[Any]:
+        """The values of a kind."""
+        return [value for _, value in self.facts[kind]]
+
+    def of_cpus(self, what: str, mixed: str | None) -> str | None:
+        """What all CPUs are, or ``mixed``; None without any."""
+        names = {cpu[what] for cpu in self.of("cpu")}
+        return names.pop() if len(names) == 1 else mixed if names else None
+
+    def graphs(self) -> dict[str, dict[str, Any]]:
+        """Of the largest communicator by kind, but not the tree of a log's CollNet chain."""
+        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for kind, graph in self.facts["graph"]:
+            chain = "latency_inter" not in graph and graph["pattern"] != COLLNET
+            if graph.get("ranks", self.ranks) == self.ranks and not (kind == "collnet" and chain):
+                found[kind].append(graph)
+        return {kind: _least(found[kind]) for kind in _KINDS if found[kind]}
+
+    def channels(self, what: str) -> int | None:
+        """How many the largest communicator has in the end."""
+        counts = [one for one in self.of("channels") if one.get("ranks", self.ranks) == self.ranks]
+        return next((one[what] for one in counts if one.get(what)), None)
+
+    def nodes(self) -> tuple[int, list[str]]:
+        """How many there are, and what that assumes."""
+        for one in self.of("communicator"):
+            if one["ranks"] == self.ranks and one["nodes"]:
+                return one["nodes"], []
+        number = max(1, len(self.facts["node"])) if self.ranks else 1 + self._leaves
+        why = "hosts that wrote the log" if self.ranks else "a dump does not say (--nodes)"
+        return number, [f"{number} node{'s' * (number > 1)}: {why}"]
+
+    def guess_capability(self, graphs: Mapping[str, Any]) -> tuple[int, str]:
+        """By what links a GPU has, and what that assumes."""
+        nvlink = max((gpu.get("nvlink_gbps") or 0.0 for gpu in self.of("gpu")), default=0.0)
+        for least, capability in _NVLINK_SUMS:
+            if nvlink >= least:
+                return capability, f"compute capability {capability}: NVL[{nvlink:g}]"
+        if "nvls" in graphs and graphs["nvls"]["channels"]:
+            return 90, "compute capability 90: the input has an NVLS graph"
+        return 80, "compute capability 80: nothing in the input tells it (--compute-capability)"
 
 
 def _settled(
     read: Read,
     cells: Cells,
-    release: NcclVersion | None,
+    release: NcclVersion,
     known_capability: bool,
     known_cpu: bool,
 ) -> Read:
     """Let the printed table decide what the log does not say."""
-    assert release is not None
     guessed = read.topology
     capabilities = {guessed.compute_capability: None}
     vendors = {guessed.cpu_vendor: None}
@@ -169,51 +203,24 @@ def _settled(
         return read
     topology, check = best
     fits = f"reproduces {check.equal} of {check.cells} printed cells"
-    told = {
+    found = {
         "compute capability": f"compute capability {topology.compute_capability}: {fits}",
         "CPU vendor": f"CPU vendor {topology.cpu_vendor}: {fits}",
     }
     assumptions = tuple(
-        next((said for about, said in told.items() if text.startswith(about)), text)
+        next((said for about, said in found.items() if text.startswith(about)), text)
         for text in read.assumptions
     )
     return replace(read, topology=topology, assumptions=assumptions, check=check)
 
 
-def _parsed(value: str) -> Any:
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
-
-
-def _is_own(kind: str, graph: Mapping[str, Any]) -> bool:
-    """Not the tree that a log prints of the search for a CollNet chain."""
-    return kind != "collnet" or "latency_inter" in graph or graph["pattern"] == COLLNET
-
-
-def _least(graphs: list[dict[str, Any]]) -> dict[str, Any] | None:
-    if not graphs:
-        return None
+def _least(graphs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     result = {key: graphs[0].get(key) for key in ("pattern", "type_intra", "type_inter")}
     for key in ("channels", "bw_intra", "bw_inter", "latency_inter"):
         result[key] = min((graph.get(key) for graph in graphs), key=lambda figure: figure or 0)
     result["cross_nic"] = min(graphs[0]["cross_nic"] or 0, 2)
     result["same_channels"] = all(graph["same_channels"] != 0 for graph in graphs)
     return result
-
-
-def _guess_capability(nvlink: float, graphs: dict[str, Any]) -> tuple[int, str]:
-    for least, capability in _NVLINK_SUMS:
-        if nvlink >= least:
-            return capability, f"compute capability {capability}: NVL[{nvlink:g}]"
-    if graphs["nvls"] and graphs["nvls"]["channels"]:
-        return 90, "compute capability 90: the input has an NVLS graph"
-    return 80, "compute capability 80: nothing in the input tells it (--compute-capability)"
-
-
-def _one_of(names: set[str | None], otherwise: str | None) -> str | None:
-    return names.pop() if len(names) == 1 else otherwise
 
 
 def parse_capability(text: str | None) -> int | None:

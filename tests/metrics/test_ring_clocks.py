@@ -7,8 +7,8 @@ import pytest
 
 from advisor.metrics.links.locations import Members
 from advisor.metrics.links.ring_lags import Block
-from advisor.metrics.links.ring_patterns import Patterns
 from advisor.metrics.links.ring_reach import Assumed, Reach
+from advisor.metrics.links.unexplained import settled
 from advisor.metrics.rings.nccl import SIMPLE, ends_after
 from advisor.metrics.timeline.statistics import Floats
 
@@ -31,7 +31,7 @@ def block(starts_ns: Floats, ends_ns: Floats, hosts: int) -> Block:
     ends = ends_ns - ends_ns.mean(axis=1, keepdims=True)
     ranks = np.arange(RANKS)
     return Block(Members((0, 1, 2, 3)), "all_gather", 40 << 20, CALL_NS, starts, ends,
-                 np.ones(RANKS), 5, ranks % hosts, ranks, None, None, False)  # fmt: skip
+                 np.ones(RANKS), 5, ranks % hosts, ranks, None, (), False)  # fmt: skip
 
 
 def reached(one: Block, loops: Floats) -> Floats:
@@ -55,9 +55,7 @@ def test_clocks_that_are_off_by_more_than_ranks_come_apart_leave_nothing_unexpla
     starts = np.random.default_rng(2).uniform(-60e3, 0.0, (CALLS, RANKS))
     off = np.array([0.0, 73e3, -88e3, 2e3])
     one = block(starts + off, left(starts, 2) + off, RANKS)
-    home = {rank: f"node {rank}" for rank in range(RANKS)}
-    patterns = Patterns(home, dict.fromkeys(home, 0))
     last = np.full((1, 1, 1, 1), CALL_NS)
-    late = patterns._settled(one, reached(one, np.array([2.0]))[:, :, None], last)[..., 0, 0]
+    late = settled(one, reached(one, np.array([2.0]))[:, :, None], last, None)[..., 0, 0]
     assert np.ptp(late, axis=1).max() < 10e3
     assert late.mean(axis=1) == pytest.approx(off - off.mean(), abs=10e3)

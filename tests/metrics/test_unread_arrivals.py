@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 
 from advisor.metrics.links.locations import Location, Members
-from advisor.metrics.links.ring_lags import Block, _lags
-from advisor.metrics.links.ring_patterns import Patterns
+from advisor.metrics.links.ring_lags import UNREAD, Block, _lags
+from advisor.metrics.links.ring_patterns import Patterns, mean_of
 
 _HOME = {rank: f"gpu-{rank // 2}" for rank in range(8)}
 _SLOT = {rank: rank % 2 for rank in range(8)}
@@ -37,12 +37,13 @@ def healthy_less_slow(lost: int | None) -> float:
     block = Block(
         Members(tuple(range(8))), "all_gather", 226_492_416, 16.29e6, starts,
         ends - ends.mean(axis=1, keepdims=True), np.full(len(read), 1_500.0), 3, hosts, read,
-        None, None if lost is None else 0.0, False,
+        None, () if lost is None else UNREAD, False,
     )  # fmt: skip
     lags = replace(_lags([block], cast(Any, SimpleNamespace(clocks={})), _HOME), first_look=None)
     healthy, *slow = Patterns(_HOME, _SLOT).log_likelihoods(lags, [None, *_ELSEWHERE])
     assert healthy is not None
-    return float(healthy.max() - max(one.max() for one in slow if one is not None))
+    likeliest = max(mean_of(one, 0).max() for one in slow if one is not None)
+    return float(mean_of(healthy, 0).max() - likeliest)
 
 
 def test_a_healthy_ring_stays_one_without_a_rank_that_came_early() -> None:

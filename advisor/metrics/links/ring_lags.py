@@ -41,7 +41,7 @@ _MOST_RANKS = 512
 _LONG = 64
 """More ranks make a ring long: what each late start does costs as the cube of their number."""
 _MOST_AT_ONCE = 8
-"""Ranks of a ring up to which every location is weighed in full, without a first look at all."""
+"""Ranks of a ring, times when others came, up to which all is weighed in full at once."""
 _FIRST_LOOK_CALLS = 3
 """By which a long ring's locations are sorted first: a median of three leaves out one."""
 _MOST_KINDS = 3
@@ -50,7 +50,7 @@ _MOST_ENDS = 128  # numbers that are looked at together
 _MOST_CALLS = 5  # of a kind: those whose ranks came nearest together, and as many others
 _MOST_STARTS = 320
 """Of a kind: a longer ring's calls tell more each, and cost as the square of its ranks."""
-_UNREAD = (-1.0, -0.1, -0.03, 0.0, 0.03, 0.1, 0.3, 1.0)
+UNREAD = (-1.0, -0.1, -0.03, 0.0, 0.03, 0.1, 0.3, 1.0)
 """When ranks came that were not read, after the last of the others, in times of the call."""
 RESOLUTION_NS = 1e3  # of Kineto's older files
 
@@ -61,7 +61,7 @@ class Block:
     rank the starts against the last, the ends against their mean; the ends' noise, ns. ``near``:
     the first of the calls, whose ranks came nearest together. ``hosts``: by rank, in order.
     ``read``: the places of the ranks that were read; the others, which count as one more host, came
-    ``unread`` times of the call after the last of these.
+    one of ``unread`` times of the call after the last of these.
     """
 
     members: Members
@@ -75,7 +75,7 @@ class Block:
     hosts: Int64s
     read: Int64s
     rings: tuple[tuple[int, ...], ...] | None  # from NCCL's log
-    unread: float | None
+    unread: tuple[float, ...]
     long: bool
     """Its ranks' ends are simulated as they came, clocks as they are, and of each host one is read:
     what each late start does costs too much, and clocks that are off shift ends by much less."""
@@ -88,15 +88,24 @@ class Lags:
 
     blocks: tuple[Block, ...]
     whitening: tuple[tuple[Floats, float], ...]
-    by_unread: tuple[Lags, ...] = ()
-    """The same by when ranks came that were not read."""
     first_look: Lags | None = None
-    """Of long rings a few calls, by which locations are chosen that are weighed by all of them."""
+    """Of long rings, and where ranks were not read, a few calls: by these are chosen the locations,
+    and the times that such ranks came, that are weighed by all calls."""
 
     @property
     def long(self) -> bool:
         """Whether some ring is."""
         return any(one.long for one in self.blocks)
+
+    @property
+    def unread(self) -> tuple[float, ...]:
+        """When ranks that were not read may have come."""
+        return max((one.unread for one in self.blocks), key=len)
+
+    def came(self, unread: Sequence[float]) -> Lags:
+        """The same for these times only."""
+        own = [replace(one, unread=tuple(unread) if one.unread else ()) for one in self.blocks]
+        return replace(self, blocks=tuple(own))
 
     @property
     def slices(self) -> list[slice]:
@@ -154,23 +163,12 @@ def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> La
     for block in sorted(blocks, key=lambda one: -one.time_ns):
         if sum(len(one.noise_ns) for one in (*chosen, block)) <= _MOST_ENDS:
             chosen.append(block)
-    longest = max(chosen, key=lambda one: len(one.noise_ns))
+    longest = max(chosen, key=lambda one: len(one.noise_ns) * max(1, len(one.unread)))
     first_look = None
-    if len(longest.noise_ns) > _MOST_AT_ONCE:
+    if len(longest.noise_ns) * max(1, len(longest.unread)) > _MOST_AT_ONCE:
         few = (_nearest(longest),)
-        first_look = _by_unread(few, _whitening(few, data, home))
-    return replace(_by_unread(chosen, _whitening(chosen, data, home)), first_look=first_look)
-
-
-def _by_unread(blocks: Sequence[Block], whitening: tuple[tuple[Floats, float], ...]) -> Lags:
-    whole = Lags(tuple(blocks), whitening)
-    if all(one.unread is None for one in blocks):
-        return whole
-    each = (
-        tuple(one if one.unread is None else replace(one, unread=after) for one in blocks)
-        for after in _UNREAD
-    )
-    return replace(whole, by_unread=tuple(Lags(one, whitening) for one in each))
+        first_look = Lags(few, _whitening(few, data, home))
+    return Lags(tuple(chosen), _whitening(chosen, data, home), first_look)
 
 
 def _nearest(block: Block) -> Block:
@@ -287,6 +285,6 @@ def _block(
         hosts,
         read,
         data.ring_orders.get(frozenset(members.ranks)),
-        None if whole else 0.0,
+        () if whole else UNREAD,
         long,
     )

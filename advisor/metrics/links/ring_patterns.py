@@ -18,7 +18,7 @@ from advisor.metrics.links.locations import Location
 from advisor.metrics.links.ring_lags import Block, Lags
 from advisor.metrics.links.ring_orders import Orders
 from advisor.metrics.links.ring_reach import ADDED_NS, AT_ONCE, FACTORS, Assumed, Reach
-from advisor.metrics.links.unexplained import Left, joined, left_of, widened
+from advisor.metrics.links.unexplained import Left, joined, left_of, settled, widened
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import LOW_LATENCY, PASSES, SIMPLE
 from advisor.metrics.timeline.statistics import Floats
@@ -36,9 +36,6 @@ down to where a rail that is slow everywhere would be: a machine with one NIC ha
 
 _PROTOCOLS = {SIMPLE: 0.75, LOW_LATENCY: 0.25}
 """What calls large enough to be looked at use: LL128 is for those up to some MB."""
-_ROUNDS = 8
-"""Until starts and ends agree on the clocks: each moves what is left by what paths leave open. The
-first go to and fro where clocks are off by more than ranks come apart."""
 _MOST_AT_ONCE = 4_000_000
 """Numbers that are worked with together: of long rings the loops' bytes are taken one by one."""
 _Key = tuple[int, bytes, bool, Assumed]
@@ -57,15 +54,9 @@ class Patterns:
     ) -> list[Floats | None]:
         """By location and level the logarithm of how likely the ends are: the mean over what is not
         known (the kind of ring order, who writes over NVLink, how fast that is, the protocol, a
-        loop's bytes). None where it is in none of these rings. Without a location, if nothing is
-        slow. ``roughly``: for one usual NVLink only.
+        loop's bytes), row by row of when ranks came that were not read. None where it is in none of
+        these rings. Without a location, if nothing is slow. ``roughly``: for one usual NVLink only.
         """
-        if lags.by_unread:
-            each = [self.log_likelihoods(one, places, roughly) for one in lags.by_unread]
-            return [
-                None if own[0] is None else mean_of(np.stack(own), 0)
-                for own in zip(*each, strict=True)
-            ]
         number_of = {
             number: self._unknown(place, roughly)
             for number, place in enumerate(places)
@@ -73,25 +64,30 @@ class Patterns:
         }
         rows: dict[int, list[Floats]] = {number: [] for number in number_of}
         whitened = _Whitened(lags)
-        known: dict[tuple[_Key, ...], Floats] = {}
+        known: dict[tuple[_Key, ...], Floats] = {}  # by when others came, loop's bytes and level
         for order in range(max(len(self._orders.of(block)) for block in lags.blocks)):
             wanted = list(self._wanted(lags, places, number_of, order))
             new = {key for _, whole, _ in wanted if whole not in known for key in whole}
             left = self._left(lags, new)
             for number, whole, weight in wanted:
                 if whole not in known:
-                    known[whole] = whitened.logs([left[key] for key in whole])
+                    tries = max((left[key] for key in whole), key=len)
+                    each = zip(
+                        *(left[key] * (len(tries) // len(left[key])) for key in whole), strict=True
+                    )
+                    known[whole] = np.stack([whitened.logs(one) for one in each])
                 rows[number].append(known[whole] + weight)
         # As likely it is no ring, but a tree, or done in the switch: then nobody's start shows.
         ends = [left_of(one.ends_ns.T[..., None, None], one.near) for one in lags.blocks]
         other = whitened.each(ends)
         found: list[Floats | None] = [None] * len(places)
         for number, own in rows.items():
-            own.append(other + np.log(sum(map(len, own))))
-            levels = max(one.shape[1] for one in own)
+            weight = np.log(sum(one.shape[1] for one in own))
+            own.append(np.repeat(other[None] + weight, len(own[0]), axis=0))
+            levels = max(one.shape[2] for one in own)
             # One level is where a location is in no ring of such an order.
-            alike = [np.repeat(one, levels // one.shape[1], axis=1) for one in own]
-            found[number] = mean_of(np.concatenate(alike), 0)
+            alike = [np.repeat(one, levels // one.shape[2], axis=2) for one in own]
+            found[number] = mean_of(np.concatenate(alike, axis=1), 1)
         return found
 
     def _touches(self, lags: Lags, place: Location | None) -> bool:
@@ -158,10 +154,10 @@ class Patterns:
             fast=assumed.fast if mixed else 1.0,
         )
 
-    def _left(self, lags: Lags, keys: Collection[_Key]) -> dict[_Key, Left]:
-        """What is left unexplained of a block's ends, by number of loops and level. Many keys
-        together: each is a small array."""
-        found: dict[_Key, Left] = {}
+    def _left(self, lags: Lags, keys: Collection[_Key]) -> dict[_Key, tuple[Left, ...]]:
+        """What is left unexplained of a block's ends, by when others came, number of loops and
+        level. Many keys together: each is a small array."""
+        found: dict[_Key, tuple[Left, ...]] = {}
         for block in lags.blocks:
             loops = np.unique(_loops(block))
             alike: dict[tuple[bool, bool], list[_Key]] = defaultdict(list)
@@ -174,7 +170,7 @@ class Patterns:
 
     def _of_block(
         self, block: Block, keys: Sequence[_Key], loops: Floats, some_slow: bool, latency: bool
-    ) -> Iterator[Left]:
+    ) -> Iterator[tuple[Left, ...]]:
         """Of each of the keys, whose levels are alike.
 
         Clocks that are off shift starts as they shift ends: they are put right, host by host, until
@@ -186,22 +182,26 @@ class Patterns:
         parts = min(len(loops), numbers * len(loops) // _MOST_AT_ONCE + 1)
         pieces = [(key, some) for key in keys for some in np.array_split(loops, parts)]
         together = max(1, AT_ONCE * parts // (numbers * len(loops)))
-        left: list[Left] = []
+        tries = block.unread or (None,)
+        left: list[list[Left]] = [[] for _ in tries]
         for first in range(0, len(pieces), together):
             some = pieces[first : first + together]
             reached, last = zip(
                 *(self._reached(block, *one, latency, some_slow, levels) for one in some),
                 strict=True,
             )
-            late = self._settled(block, np.concatenate(reached, axis=4), np.concatenate(last, 2))
             rows = np.cumsum([len(one) for _, one in some])[:-1]
-            left += left_of(late, block.near).split(rows)
-        for first in range(0, len(left), parts):
-            own = left[first : first + parts]
-            varied = np.concatenate([one.varied for one in own])
-            if latency:
-                varied[:, PASSES[block.op] * ADDED_NS >= block.time_ns] = -np.inf
-            yield Left(np.concatenate([one.usual for one in own]), varied)
+            whole = np.concatenate(reached, axis=4), np.concatenate(last, 2)
+            for own, unread in zip(left, tries, strict=True):
+                own += left_of(settled(block, *whole, unread), block.near).split(rows)
+        for first in range(0, len(pieces), parts):
+            yield tuple(self._joined(block, own[first : first + parts], latency) for own in left)
+
+    def _joined(self, block: Block, parts: Sequence[Left], latency: bool) -> Left:
+        varied = np.concatenate([one.varied for one in parts])
+        if latency:
+            varied[:, PASSES[block.op] * ADDED_NS >= block.time_ns] = -np.inf
+        return Left(np.concatenate([one.usual for one in parts]), varied)
 
     def _reached(
         self, block: Block, key: _Key, loops: Floats, latency: bool, some_slow: bool, levels: int
@@ -220,36 +220,6 @@ class Patterns:
             for own, within, at in zip(slow, inside, positions, strict=True)
         ]
         return np.stack(channels, axis=2), last
-
-    def _settled(self, block: Block, reached: Floats, last: Floats) -> Floats:
-        """Ends less those of a kernel that ends with its last channel, by rank, call, a loop's
-        bytes and level."""
-        own = block.hosts[block.read]
-        hosts = int(own.max()) + 1
-        off = np.zeros((hosts, 1, 1, 1, *reached.shape[4:]))
-        later = np.empty_like(reached[0])
-        for number in range(_ROUNDS):
-            left = reached[0] + off[0]
-            for by_host, by in zip(reached[1:hosts], off[1:], strict=True):
-                np.add(by_host, by, out=later)
-                np.maximum(left, later, out=left)
-            if block.unread is not None:
-                np.maximum(left, reached[hosts] + block.unread * block.time_ns, out=left)
-            late = _unexplained(block, left, last)
-            if hosts < 2 or number == _ROUNDS - 1:
-                break
-            usual = np.median(late, axis=1)
-            for host in range(hosts):
-                off[host] = -usual[own == host].mean(axis=0)
-        return late
-
-
-def _unexplained(block: Block, left: Floats, last: Floats) -> Floats:
-    """The ends less when ranks leave each channel, by rank, call, a loop's bytes and level."""
-    left += last - left.max(axis=0)
-    late: Floats = block.ends_ns.T[..., None, None] - left.max(axis=1)[block.read]
-    late -= late.mean(axis=0)
-    return late
 
 
 class _Whitened:

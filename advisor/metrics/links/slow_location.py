@@ -22,11 +22,11 @@ from advisor.metrics.links.expected import Assumption, assumed_links, nothing_kn
 from advisor.metrics.links.fixed_times import Fixed, few_bytes_ns, fixed_time
 from advisor.metrics.links.locations import Location, Members, locations, slots_of
 from advisor.metrics.links.ring_lags import Lags, ring_lags
-from advisor.metrics.links.ring_patterns import Patterns
+from advisor.metrics.links.ring_patterns import Patterns, mean_of
 from advisor.metrics.links.ring_reach import ADDED_NS, FACTORS
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import PASSES
-from advisor.metrics.timeline.intervals import Bools
+from advisor.metrics.timeline.intervals import Bools, Int64s
 from advisor.metrics.timeline.statistics import Floats
 
 HEALTHY = 0.9
@@ -40,6 +40,8 @@ _FULL_LOOK_RANKS = 512
 """The same times the ranks of the ring: each location costs as the square of these."""
 _FULL_LOOK_LONG = 8
 """The same of rings of more ranks than are looked at that way."""
+_ALIKE_PARTS = 0.1
+"""Times when unread ranks came are weighed as one where none is so much of the likeliest apart."""
 
 
 @dataclass(frozen=True)
@@ -248,9 +250,11 @@ def _by_ends(ends: Sequence[Lags], places: Sequence[Location], patterns: Pattern
     nearest = np.abs(np.log(SLOWDOWNS)[:, None] - np.log(FACTORS)[None]).argmin(axis=1)
     result = np.zeros((len(places), len(SLOWDOWNS)))
     for one in ends:
-        chosen, rest = _at_first_look(one, places, patterns)
+        chosen, rest, alike = _at_first_look(one, places, patterns)
+        looked, again = np.unique(alike, return_inverse=True)
         weighed = [None, *(places[n] for n in chosen)]
-        nothing, *found = patterns.log_likelihoods(one, weighed, roughly=one.long)
+        few = one.came([one.unread[n] for n in looked]) if one.unread else one
+        nothing, *found = _averaged(patterns.log_likelihoods(few, weighed, roughly=one.long), again)
         assert nothing is not None
         own = np.zeros_like(result)
         for number, logs in zip(chosen, found, strict=True):
@@ -261,18 +265,30 @@ def _by_ends(ends: Sequence[Lags], places: Sequence[Location], patterns: Pattern
     return result
 
 
+def _averaged(found: Sequence[Floats | None], rows: Sequence[int] | Int64s) -> list[Floats | None]:
+    """Over these rows: when ranks came that were not read."""
+    return [None if one is None else mean_of(one[rows], 0) for one in found]
+
+
 def _at_first_look(
     lags: Lags, places: Sequence[Location], patterns: Patterns
-) -> tuple[list[int], list[int]]:
+) -> tuple[list[int], list[int], list[int]]:
     """The locations worth a full look, which are the likeliest by a few calls where rings are long,
-    and those that are no likelier than the least likely of these."""
+    and those that are no likelier than the least likely of these. For each time that unread ranks
+    may have come, the number of the first that these calls make as likely with every location."""
     few = lags.first_look
     if few is None:
-        return list(range(len(places))), []
-    found = patterns.log_likelihoods(few, places, roughly=True)
-    likely = {number: float(one.max()) for number, one in enumerate(found) if one is not None}
+        return list(range(len(places))), [], list(range(max(1, len(lags.unread))))
+    found = patterns.log_likelihoods(few, [None, *places], roughly=True)
+    rows = np.concatenate([one for one in found if one is not None], axis=1)
+    parts = np.exp(rows - rows.max(axis=0))
+    apart = np.abs(parts[:, None] - parts).max(axis=2)
+    alike = [int((row < _ALIKE_PARTS).argmax()) for row in apart]
+    alike = [alike[n] if alike[alike[n]] == alike[n] else n for n in range(len(alike))]
+    means = _averaged(found[1:], range(len(rows)))
+    likely = {number: float(one.max()) for number, one in enumerate(means) if one is not None}
     order = sorted(likely, key=lambda number: -likely[number])
     beside = [number for number in range(len(places)) if number not in likely]  # of other rings
     longest = max(len(one.noise_ns) for one in few.blocks)
     most = _FULL_LOOK_LONG if few.long else min(_FULL_LOOK, _FULL_LOOK_RANKS // longest)
-    return [*order[:most], *beside], order[most:]
+    return [*order[:most], *beside], order[most:], alike

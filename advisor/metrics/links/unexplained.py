@@ -7,9 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.metrics.links.ring_lags import RESOLUTION_NS
+from advisor.metrics.links.ring_lags import RESOLUTION_NS, Block
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import Floats
+
+_ROUNDS = 8
+"""Until starts and ends agree on the clocks: each moves what is left by what paths leave open. The
+first go to and fro where clocks are off by more than ranks come apart."""
+_STILL_NS = 1.0
+"""By less than what traces resolve no clock need be moved."""
+_WORTH_LEAVING = 0.25
+"""This share at rest is left out of the rounds: to copy the rest costs about half a round."""
 
 
 @dataclass(frozen=True)
@@ -52,3 +60,47 @@ def widened(left: Left, levels: int) -> Left:
     if left.varied.shape[1] == levels:
         return left
     return Left(np.repeat(left.usual, levels, axis=1), np.repeat(left.varied, levels, axis=1))
+
+
+def settled(block: Block, reached: Floats, last: Floats, unread: float | None) -> Floats:
+    """Ends less those of a kernel that ends with its last channel, by rank, call, a loop's bytes
+    and level."""
+    own = block.hosts[block.read]
+    hosts = int(own.max()) + 1
+    shape = reached.shape[4:]
+    reached = reached.reshape(*reached.shape[:4], -1)
+    last = last.reshape(*last.shape[:2], -1)
+    off = np.zeros((hosts, 1, 1, 1, reached.shape[4]))
+    found = np.empty((len(own), reached.shape[3], reached.shape[4]))
+    moving = np.arange(reached.shape[4])
+    for number in range(_ROUNDS):
+        left = reached[0] + off[0]
+        later = np.empty_like(left)
+        for by_host, by in zip(reached[1:hosts], off[1:], strict=True):
+            np.add(by_host, by, out=later)
+            np.maximum(left, later, out=left)
+        if unread is not None:
+            np.maximum(left, np.add(reached[hosts], unread * block.time_ns, out=later), out=left)
+        late = _unexplained(block, left, last)
+        found[..., moving] = late
+        if hosts < 2 or number == _ROUNDS - 1:
+            break
+        usual = np.median(late, axis=1)
+        before = off
+        off = np.stack([-usual[own == host].mean(axis=0) for host in range(hosts)])
+        off = off[:, None, None, None]
+        still = (np.abs(off - before) < _STILL_NS).all(axis=0).ravel()
+        if still.all():
+            break
+        if still.mean() > _WORTH_LEAVING:
+            moving, last = moving[~still], last[..., ~still]
+            reached, off = reached[..., ~still], off[..., ~still]
+    return found.reshape(*found.shape[:2], *shape)
+
+
+def _unexplained(block: Block, left: Floats, last: Floats) -> Floats:
+    """The ends less when ranks leave each channel, by rank, call and column."""
+    left += last - left.max(axis=0)
+    late: Floats = block.ends_ns.T[..., None] - left.max(axis=1)[block.read]
+    late -= late.mean(axis=0)
+    return late

@@ -8,7 +8,9 @@ from typing import NamedTuple
 from advisor.engine.sandbox import Sandbox
 
 _CURVES = """
-SELECT * FROM bench_curve WHERE tool <> 'inspector'
+SELECT *, (SELECT any_value(b.device) FROM bench b WHERE b.tool = c.tool AND b.op = c.op
+  AND b.source IS NOT DISTINCT FROM c.source) AS printed
+FROM bench_curve c WHERE tool <> 'inspector'
 ORDER BY op <> 'all_reduce', best_gbps DESC, op, source
 """
 _POINTS = """
@@ -33,8 +35,8 @@ class Benchmark(NamedTuple):
     which size on half of the best bandwidth is reached; ``limit_gbps``: what the links or NICs
     (``limit_by``) of its hardware allow; ``fits``: by operation the size below which a call is
     mostly latency. None where it is not known. ``lacks_hardware``: neither table nor user names
-    what it ran on. ``lacks_ranks``: nothing says of how many ranks it is, so that its bandwidths
-    are bytes over time and held against nothing."""
+    the links or NICs of the ``printed`` devices, ``across`` hosts. ``lacks_ranks``: nothing says
+    of how many ranks it is, so that its bandwidths are bytes over time and held against nothing."""
 
     op: str
     ranks: int | None
@@ -47,6 +49,8 @@ class Benchmark(NamedTuple):
     device: str | None
     fits: dict[str, float]
     lacks_hardware: bool
+    printed: str | None
+    across: bool
     lacks_ranks: bool
 
 
@@ -72,6 +76,8 @@ def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
         device=first["device"],
         fits={row["op"]: row["n_star_bytes"] for row in sandbox.records(_FITS)},
         lacks_hardware=first["limit_gbps"] is None and not sandbox.records(_MACHINE),
+        printed=first["printed"],
+        across=len(first["hosts"] or ()) > 1,
         lacks_ranks=lacks_ranks,
     )
 

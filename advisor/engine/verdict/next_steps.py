@@ -94,7 +94,8 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
             assert it.benchmark is not None
             lacks = it.benchmark.lacks_ranks, it.benchmark.lacks_hardware
             asked = zip(("ranks", "hardware"), lacks, strict=True)
-            ask = [say(STEPS, what, {}) for what, is_missing in asked if is_missing]
+            ran_on = {"device": it.benchmark.printed, "across": it.benchmark.across}
+            ask = [say(STEPS, what, ran_on) for what, is_missing in asked if is_missing]
             return [*ask, say(STEPS, "with-traces", {})]
         case "healthy":
             look = look_at(it)

@@ -84,9 +84,16 @@ def test_what_is_known_by_its_form_stands_before_what_is_probable(tmp_path: Path
 
 def test_a_text_without_a_failing_word_is_no_output_yet(tmp_path: Path) -> None:
     log = tmp_path / "job.out"
-    log.write_text(TRAINED)
+    log.write_text("writing a shard\n" * 9)
     with pytest.raises(AdvisorError, match="no trace or log"), advisor.load(str(log)):
         pass
+
+
+def test_steps_alone_are_the_output_of_a_job_that_trains(tmp_path: Path) -> None:
+    log = tmp_path / "job.out"
+    log.write_text(TRAINED)
+    with advisor.load(str(log)) as run:
+        assert not run.report.findings
 
 
 REFUSED = "host:1:1 [0] misc/socket.cc:1 NCCL WARN Connection refused\n"

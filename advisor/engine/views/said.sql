@@ -148,7 +148,9 @@ of_all AS (
 -- A launcher that ends all when one ends leaves the others no time to tell that they wait.
 silent AS (
   SELECT unnest(range(greatest(coalesce(s.ranks, 0), a.last_rank + 1)))::INTEGER AS rank, a.*
-  FROM of_all a, said_size s WHERE NOT EXISTS (FROM killed_with)),
+  FROM of_all a, said_size s WHERE NOT EXISTS (FROM killed_with)
+    -- Where the watchdogs' first lines are the last, others may have told below.
+    AND EXISTS (FROM said_line l WHERE l.line > a.line AND NOT contains(l.value, 'Watchdog caught'))),
 behind AS (
   SELECT p.rank, w.waits_in, max(p.enqueued) AS enqueued, max_by(p.source, p.enqueued) AS source,
     min(p.line) AS line

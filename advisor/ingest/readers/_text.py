@@ -26,6 +26,7 @@ _LAUNCHER = re.compile(
     | \[\d+\](?:(?=\s|\#|$)\s?|:(?=\S)|:\s(?=\S))(?!\s?(?:finished\ collective|joined\ but))
     | \d+:\s                                          # srun --label
     | \[(?:default|rank)\d+\]:\s?                     # torchrun --tee, torch's own
+    | std(?:out|err):\s                              # accelerate test
     | \((?:[^()\s]+\s){0,3}pid=\d+(?:,\sip=[^()\s]+)?\)\s # Ray
     | \[pod/[^\]\s]+\]\s                              # kubectl logs --prefix
     | \d{4}-\d\d-\d\dT[\d:.]{8,18}Z\s(?:std(?:out|err)\s[FP]\s)?  # kubectl logs --timestamps, CRI

@@ -108,16 +108,13 @@ _RAISED = re.compile(
 _OF_SEVERAL = re.compile(
     rb"torch[./]distributed|c10d::|init_process_group|deepspeed|torchrun|\[rank\d|"
     rb"accelerate[ /]launch|horovod|megatron|lightning/|ray\.exceptions|\(raylet|"
-    rb"sglang/|vllm/|gloo/|gloo::|\(local_rank: \d|EngineCore|/job:worker/|"
+    rb"sglang/|vllm/|gloo/|gloo::|\(local_rank: \d|EngineCore|/job:worker/|CollectiveFingerPrint\(|"
     rb"(?:slurmstepd|srun): error|"
     rb"(?:site|dist)-packages/(?:torch|triton|jax|tensorflow|mpi4py)/"
 )
 _OF_A_RANK = re.compile(
     rb"\[rank\d{1,7}\]: {1,8}(?:raise |[\w.]{1,80}[.])?[A-Z]\w{0,60}(?:Error|Exception)\b"
 )
-
-# What transformers' trainer prints of its steps.
-_STEPS = re.compile(rb"(?m:^\{'loss': '?[\d.]{1,20}'?, )")
 
 # Values that a program prints, and words of its below them.
 _VALUES = re.compile(rb"(?:[\[(][^\]\)\n{\"]{0,400}[\])]\s{0,8}\n){1,1000}[A-Za-z]")
@@ -156,10 +153,11 @@ def _names_a_reason(head: bytes, *, asked_for: bool) -> bool:
     of_several = _OF_SEVERAL.search(head) is not None
     if (of_several and _RAISED.search(head)) or _OF_A_RANK.search(head):
         return True
-    if asked_for and (of_several or _CALLS.search(head) or _STEPS.search(head)):
+    if asked_for and (of_several or _CALLS.search(head)):
         return True  # of a job's output without a failure what it lacks is told
     from advisor.ingest.readers.nccl_log.last_words import LAST_LINES, strength
     from advisor.ingest.readers.nccl_log.numbered import ranks_repeat
+    from advisor.ingest.readers.nccl_log.progress import is_step
     from advisor.model.nccl.messages import is_reason, tells_of_failure
 
     lines = head.decode(errors="replace").splitlines()
@@ -167,7 +165,7 @@ def _names_a_reason(head: bytes, *, asked_for: bool) -> bool:
         at_end = lines[-LAST_LINES:] if len(head) < HEAD_BYTES else []
         if any(map(tells_of_failure, lines)) or any(strength(line) > 0 for line in at_end):
             return True
-        return ranks_repeat(lines)
+        return ranks_repeat(lines) or any(map(is_step, lines))
     return any(is_reason(line, of_several=of_several) for line in lines)
 
 

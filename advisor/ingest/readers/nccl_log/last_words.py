@@ -57,6 +57,7 @@ _NO_FAILURE = re.compile(
     r"\b(?:errors?|failed|failures?|mismatches|exceptions?)['\"]?\s{0,2}[:=]\s{0,2}(?:0\b|None|\[\]|\d+\.\d)|"
     r"\b(?:error|failure|timeout|time-out)(?:[_ -](?:rate|handler|handling|bars?|norm|correction)|"
     r"['\"]?\s{0,2}[:=]\s{0,2}\d{1,9}(?:\.\d|e-|%))|\btime-?out['\"]?\s{0,2}[:=]\s{0,2}\d|"
+    r"first observed failure|"
     r"\bif\b.{0,80}\bfail|\bon[_ -](?:error|failure)\b|\bsqu?ared? error\b|\b(?:0|zero) failed\b|"
     r"^\s{0,8}frame #\d|\b(?:may|might|could) (?:crash|fail|hang|abort|die|error)\b|"
     r"During handling of the above exception|\.\w{1,4}:\d{1,6}: Failure$|"

@@ -27,7 +27,6 @@ _NUMBER = re.compile(
 _LONGEST = 300
 # What vLLM and SGLang print of the tokens that they made since they last did.
 _SERVED = re.compile(r"gen(?:eration)? throughput(?: \(tokens?/s\))?: (?!0\.0+\b)\d")
-# DeepSpeed's launcher of a process that ended well.
 # What torchrun and DeepSpeed's launcher print once, as they begin.
 _BEGINS = re.compile(
     r"Setting OMP_NUM_THREADS environment variable for each process|"
@@ -40,7 +39,13 @@ _FIRST_LINES, _ALIKE = 8, 3
 _SHORTEST = 12
 _OF_TRACEBACK = re.compile(r"\s|Traceback|[│╭]")
 _ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+# DeepSpeed's launcher of a process that ended well.
 _DONE = re.compile(r"\] Process \d{1,9} exits successfully")
+
+
+def is_step(text: str) -> bool:
+    """Whether a line tells of a step of training."""
+    return bool(_MEASURED.search(text, 0, _LONGEST) and _NUMBER.search(text, 0, _LONGEST))
 
 
 @dataclass

@@ -79,9 +79,13 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
             share = _share(ordered[index], ordered[other])
             if _is_beside(ordered[index], ordered[other], rules):
                 share = 1.0
-            deeper = (-depth[other], other) < (-depth[index], index) and not (
-                depth[index]
-                and _gives_surely_less(cause, item, as_deep=depth[other] == depth[index])
+            sure = share * _sure_part(cause) >= COVERED
+            as_deep = depth[other] == depth[index]
+            # Of two remedies one stands under the other as far as that surely takes its gain.
+            deeper = (
+                (-depth[other], other) < (-depth[index], index)
+                and (sure or not as_deep)
+                and not (depth[index] and _gives_surely_less(cause, item, as_deep=as_deep))
             )
             # A worse finding takes also what lies deeper: as far as its cost is sure, unless that
             # takes it in turn; and what is the same gain, which must not stand twice.
@@ -90,7 +94,6 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
             same = _holds(cause, item.savings_ns) or (
                 not item.is_option() and _holds(item, cause.savings_ns)
             )
-            sure = share * _sure_part(cause) >= COVERED
             worse = other < index and (same if mutual else sure)
             # What may give nothing takes the place of no other remedy.
             weighs = depth[index] < depth[other] or not cause.is_option() or cause.rule == item.rule
@@ -210,8 +213,7 @@ def as_listed(ranked: Sequence[Finding]) -> list[Finding]:
     """The ranking as readers see it: what ends a job, then what gives most, then hints.
 
     What is worth a warning or more stands by its expected gain, however it is graded; hints by the
-    size that is written beside them, of an interval its high end: how likely one gives something
-    stands in a column of its own.
+    size written beside them, of an interval its high end: how likely they are is a column.
     """
     return in_ties(sorted(ranked, key=_listed), ranked)
 

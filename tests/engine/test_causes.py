@@ -308,3 +308,19 @@ def test_an_option_that_would_give_more_is_no_effect_of_a_remedy_that_gives_less
     less = network.model_copy(update={"savings_ns": 5_000_000, "savings_high_ns": 5_000_000})
     both = [claimed(shard, 0.6, 1, 2), claimed(less, 0.5, 1, 2)]
     assert names(merge(both, RULES)) == ["full-shard-across-nodes"]
+
+
+def test_a_remedy_of_which_little_is_sure_leaves_another_of_the_same_calls() -> None:
+    """Gathers that are not prefetched hold up reductions of twice the size that they need: each
+    setting is a cause of its own until the first surely takes the gain of the second."""
+    ends = {"savings_low_ns": 9_000_000, "savings_high_ns": 44_500_000}
+    gathers = finding("prefetch-missing", 44_000_000, "critical", **ends)
+    ends = {"savings_low_ns": 11_000_000, "savings_high_ns": 20_000_000}
+    wide = claimed(finding("fp32-gradients", 15_600_000, "critical", **ends), 0.5, 1, 2)
+    assert names(merge([claimed(gathers, 0.9, 1, 2, 3, 4, 5, 6), wide], RULES)) == [
+        "prefetch-missing",
+        "fp32-gradients",
+    ]
+    sure = gathers.model_copy(update={"savings_low_ns": 40_000_000})
+    (kept,) = merge([claimed(sure, 0.9, 1, 2, 3, 4, 5, 6), wide], RULES)
+    assert labels(kept) == ["fp32-gradients (here)"]

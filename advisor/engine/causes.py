@@ -81,10 +81,11 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
                 share = 1.0
             sure = share * _sure_part(cause) >= COVERED
             as_deep = depth[other] == depth[index]
-            # Of two remedies one stands under the other as far as that surely takes its gain.
+            # Of two at one place one stands under the other as far as that surely takes its gain.
+            one_place = as_deep and cause.ranks == item.ranks and cause.links == item.links
             deeper = (
                 (-depth[other], other) < (-depth[index], index)
-                and (sure or not as_deep)
+                and (sure or not one_place)
                 and not (depth[index] and _gives_surely_less(cause, item, as_deep=as_deep))
             )
             # A worse finding takes also what lies deeper: as far as its cost is sure, unless that

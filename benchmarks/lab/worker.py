@@ -28,11 +28,10 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils.data import DataLoader, Dataset
 
 from advisor.profile.emulate import set_precise_timers
+from advisor.profile.recording import gloo_groups, gloo_threads
 from benchmarks.lab import hosts, strategies
 from benchmarks.lab.config import RunConfig
 
-GLOO_WORKER = "pt_gloo_runloop"
-GLOO_THREADS_PER_GROUP = 2
 SAMPLES = 8
 PROFILER_WARM_UP = 2
 FIRST_IN_LINE = -20  # of nice values
@@ -228,32 +227,9 @@ def _add_metadata(profiler: Any, config: RunConfig, namespace: str) -> None:
         "strategy": config.strategy,
         "compute": config.compute,
         "host": namespace,
-        "gloo_threads": gloo_threads(),
+        "gloo_threads": gloo_threads(gloo_groups()),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
     if config.precision != "float32":
         metadata["workload"] = {"precision": config.precision}
     profiler.add_metadata_json("advisor", json.dumps(metadata))
-
-
-def gloo_threads() -> dict[str, str]:
-    """Thread id to process group name. Threads start in the order the groups are made in."""
-    threads = sorted(
-        int(task.name)
-        for task in Path("/proc/self/task").iterdir()
-        if _comm(task).startswith(GLOO_WORKER)
-    )
-    names = list(dist.distributed_c10d._world.pg_names.values())
-    if len(threads) != GLOO_THREADS_PER_GROUP * len(names):
-        return {}
-    return {
-        str(thread): names[position // GLOO_THREADS_PER_GROUP]
-        for position, thread in enumerate(threads)
-    }
-
-
-def _comm(task: Path) -> str:
-    try:
-        return (task / "comm").read_text().strip()
-    except OSError:
-        return ""  # the thread ended meanwhile

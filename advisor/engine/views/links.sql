@@ -88,18 +88,14 @@ FROM placed p LEFT JOIN rank s ON s.rank = p.src LEFT JOIN rank d ON d.rank = p.
 --   exposed_ns: exposed communication per step, mean over ranks
 --   taken_ns: that, and what compute takes longer beside transfers
 --   step_share: share of the step that a sound network may give back
---   suits: what calls take suits a machine of the table: it is as likely slow as of any job, or less
---   outweighed_ns: what a change that costs memory must give more than; null below a tenth of the step, and
---     where calls suit a machine: then nothing accuses the network
+--   outweighed_ns: what a change that costs memory must give more than; null below a tenth of the step
 --   least_gbps: of machines that are faster, the slowest likely network
 --   most_gbps: and the fastest
 CREATE VIEW slow_network AS
 SELECT p.* REPLACE (least(savings_ns, taken_ns) AS savings_ns,
     least(savings_high_ns, taken_ns) AS savings_high_ns),
   least(p.savings_ns, exposed_ns) / step_ns AS step_share,
-  -- a tenth: 1 - HEALTHY of metrics/links, the chance before the job's calls are looked at
-  coalesce(probability < 0.1, false) AS suits,
-  CASE WHEN step_share >= 0.1 AND NOT suits THEN least(p.savings_ns, taken_ns) / 0.8 END AS outweighed_ns,
+  CASE WHEN step_share >= 0.1 THEN least(p.savings_ns, taken_ns) / 0.8 END AS outweighed_ns,
   measured_gbps / (1 - share_low) AS least_gbps,
   measured_gbps / (1 - share_high) AS most_gbps
 FROM (SELECT slow_place.*, exposed_ns, exposed_ns + slowed_ns AS taken_ns FROM slow_place,

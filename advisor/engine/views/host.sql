@@ -170,6 +170,8 @@ WHERE complete AND (step NOT IN (SELECT step FROM warm_up_step) OR step IN (SELE
 -- Linux keeps that time for every thread and our recorder writes it down; other recordings have none.
 -- Where long steps wait and short ones do not, the typical step waits the typical share of a step:
 -- the waits' own median may be as long as the median step.
+--   wait_ns: median per step
+--   more_ns: than the other ranks, by the mean, as lateness is counted
 CREATE VIEW core_wait AS
 WITH noted AS (
   SELECT rank, host, try_cast(try_cast(metadata AS JSON) -> '$.advisor.core_wait_ns' AS BIGINT[]) AS waits
@@ -178,12 +180,13 @@ lasting AS (
   SELECT rank, list(CASE WHEN used THEN end_ns - start_ns END ORDER BY start_ns) AS steps
   FROM step GROUP BY rank),
 own AS (
-  SELECT rank, host, list_median(waits) AS ns, CASE WHEN len(waits) = len(steps) THEN list_median([
+  SELECT rank, host, list_median(waits) AS ns, list_avg(waits) AS mean_ns,
+    CASE WHEN len(waits) = len(steps) THEN list_median([
     waits[i] / steps[i] FOR i IN range(1, len(steps) + 1)]) END AS share
   FROM noted LEFT JOIN lasting USING (rank))
 SELECT rank, host,
-  greatest(0, least(ns, step_ns * least(share, 1)))::BIGINT AS wait_ns, -- per step
-  (ns - (SELECT median(p.ns) FROM own p WHERE p.rank <> o.rank))::BIGINT AS more_ns -- than the other ranks
+  greatest(0, least(ns, step_ns * least(share, 1)))::BIGINT AS wait_ns,
+  (mean_ns - (SELECT median(p.mean_ns) FROM own p WHERE p.rank <> o.rank))::BIGINT AS more_ns
 FROM own o, facts WHERE ns IS NOT NULL;
 
 -- What each rank's host costs its device in a step: idle time, and gathers that it asks for too late to

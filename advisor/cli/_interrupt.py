@@ -21,6 +21,7 @@ _ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 def watch_for_interrupts() -> None:
     """From here on these signals also stop the queries that run, and what was begun is tidied."""
+    EndedBySignalError.came = False
     if threading.current_thread() is not threading.main_thread():
         return
     heard, told = os.pipe()

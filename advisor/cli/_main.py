@@ -18,7 +18,7 @@ from advisor.cli._closed import open_closed_streams
 from advisor.cli._interrupt import end_process, interrupted, watch_for_interrupts
 from advisor.cli._limited_memory import NO_MEMORY, spare_memory, work_in_child
 from advisor.config.settings import FILE_NAME, check_settings, load_settings
-from advisor.errors import AdvisorError, not_written, refused
+from advisor.errors import AdvisorError, EndedBySignalError, not_written, refused
 
 EVERYDAY = ("demo", "record", "diagnose", "compare", "open", "explain", "tune")
 """What most people need, in the order of need."""
@@ -173,6 +173,8 @@ def main(args: list[str] | None = None) -> None:
         _drop_output()
         sys.exit(code)
     except AdvisorError as error:
+        if EndedBySignalError.came:  # what was told of it is what the signal broke
+            interrupted()
         if os.environ.get("ADVISOR_DEBUG"):
             raise
         click.echo(f"advisor: {error}", err=True)

@@ -10,6 +10,8 @@ import contextlib
 import weakref
 from typing import Any
 
+from advisor.errors import EndedBySignalError
+
 _RAISED_WITHIN = ("KeyboardInterrupt:", "EndedBySignalError:")
 """How DuckDB words what a signal raised in Python that it called itself, an import for example."""
 
@@ -35,7 +37,8 @@ def was_stopped(error: BaseException) -> bool:
     """Whether Ctrl-C came while the database worked, which then raises an error of its own."""
     said = str(error)
     return (
-        said.endswith(("Query interrupted", "Interrupted!"))
+        EndedBySignalError.came
+        or said.endswith(("Query interrupted", "Interrupted!"))
         or said.startswith(_RAISED_WITHIN)
         or isinstance(error.__context__, KeyboardInterrupt)
     )

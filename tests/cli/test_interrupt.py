@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from advisor.errors import EndedBySignalError
 from advisor.ingest import ingest, pipeline
 from advisor.ingest.readers import kineto
 from advisor.store.running import was_stopped
@@ -111,8 +112,39 @@ def test_what_was_interrupted_is_not_read_once_more(
         ingest([fixtures_dir / "gpt2-tiny-ddp-2"], store)
 
 
-def test_what_the_database_says_of_a_signal_within_it_is_that_signal() -> None:
+def test_what_the_database_says_of_a_signal_within_it_is_that_signal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It calls Python itself, to import a library for example, and hides what is raised there."""
+    monkeypatch.setattr(EndedBySignalError, "came", False)
     for said in ("KeyboardInterrupt: \n\nAt:\n  <frozen importlib>", "EndedBySignalError: 15"):
         assert was_stopped(duckdb.Error(said)), said
     assert not was_stopped(duckdb.Error("Catalog Error: KeyboardInterrupt: no such table"))
+
+
+_HIDES = """
+import os, signal, sys
+from advisor.cli import main, rules
+from advisor.errors import AdvisorError
+
+def hides(**_):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            pass
+    except KeyboardInterrupt as signalled:
+        raise AdvisorError(f"cannot be written: {signalled}", where="store") from None
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+rules.command.callback = hides
+sys.argv[1:] = ["rules"]
+main()
+"""
+
+
+def test_an_error_that_a_signal_brought_about_is_that_signal() -> None:
+    """GIVEN a library that words a signal as an error of its own THEN the signal is told."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _HIDES], capture_output=True, text=True, check=False, timeout=150
+    )
+    assert (ended.returncode, ended.stderr.strip()) == (130, "advisor: interrupted")

@@ -8,7 +8,7 @@ at least as severe, or a grade less with nearly the same recoverable time.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from advisor.engine.calibration import calibration
 from advisor.engine.claims import Ledger, covered
@@ -30,6 +30,7 @@ MOST_COMPARED = 500
 The work grows as the square of their number, and rules from elsewhere are any number."""
 
 Claimed = tuple[Finding, Ledger]
+_Order = Callable[[Finding, Finding], bool]
 
 
 def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Claimed]:
@@ -201,32 +202,30 @@ def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> lis
             "" if item.rule in as_found else item.where,
         ),
     )
-    for finding in list(ordered):
-        after = rules[finding.rule].first_in_ties if finding.rule in rules else []
-        place = ordered.index(finding)
-        ties = (n for n, other in enumerate(ordered[:place])
-                if other.rule in after and _tie(finding, other))  # fmt: skip
-        ordered.insert(next(ties, place), ordered.pop(place))
-    return ordered
+    first = {rule.id: rule.first_in_ties for rule in rules.values()}
+    return _in_ties(ordered, lambda one, other: other.rule in first.get(one.rule, ()))
 
 
 def as_listed(ranked: Sequence[Finding]) -> list[Finding]:
     """The ranking as readers see it: what ends a job, then what gives most, then hints.
 
-    What is worth a warning or more stands by its expected gain, however it is graded; hints by the
-    size written beside them, of an interval its high end: how likely they are is a column.
+    What is worth a warning or more stands by its expected gain, however it is graded, but of what
+    may give back as much by the ranking; hints by the size written beside them, of an interval its
+    high end: how likely they are is a column.
     """
-    return in_ties(sorted(ranked, key=_listed), ranked)
-
-
-def in_ties(ordered: Sequence[Finding], ranked: Sequence[Finding]) -> list[Finding]:
-    """The order, but of those that may give back as much the one that is ranked first."""
     rank = {id(item): place for place, item in enumerate(ranked)}
+    return _in_ties(
+        sorted(ranked, key=_listed),
+        lambda one, other: rank[id(one)] < rank[id(other)] and one.severity is not Severity.INFO,
+    )
+
+
+def _in_ties(ordered: Sequence[Finding], precedes: _Order) -> list[Finding]:
+    """The order, but of those that may give back as much the one that precedes the others."""
     result: list[Finding] = []
-    for item in reversed(ordered):
-        before = [n for n, other in enumerate(result, 1)
-                  if rank[id(other)] < rank[id(item)] and _tie(other, item)]  # fmt: skip
-        result.insert(0 if item.severity is Severity.INFO else max(before, default=0), item)
+    for item in ordered:
+        ties = (n for n, other in enumerate(result) if precedes(item, other) and _tie(item, other))
+        result.insert(next(ties, len(result)), item)
     return result
 
 

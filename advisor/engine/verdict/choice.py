@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from advisor.engine.causes import COVERED, expected_ns, in_ties
+from advisor.engine.causes import COVERED, as_listed, expected_ns
 from advisor.engine.verdict.facts import LOST, Shares, Situation
 from advisor.findings import WARNING_SHARE, Finding, VerdictKind
 
@@ -46,7 +46,7 @@ def best(it: Situation, least: float) -> Decision | None:
     causes = [item for item in likely if item not in losses and expected_ns(item) >= least_ns]
     # What a probe finds sound by now leads only where nothing else is likely.
     led = [item for item in causes or losses if not _is_denied(item)] or causes or losses
-    found = about(in_ties(sorted(led, key=expected_ns, reverse=True), it.findings)[0])
+    found = about(next(item for item in as_listed(it.findings) if item in led))
     unknown = it.coverage is not None and it.coverage.share < LEAST_KNOWN
     if unknown and found.kind is VerdictKind.SURE:
         return found._replace(kind=VerdictKind.PROBABLE)

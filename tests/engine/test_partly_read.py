@@ -15,6 +15,7 @@ from tests.engine.helpers import store_of
 # Rules whose recoverable time is not time in calls with ranks that may be missing: what hosts do,
 # what ranks compute, and what ranks and links differ by among those that were read.
 OTHER_GROUNDS = {
+    "all-ranks-pause",
     "allocator-retries",
     "blocking-sync",
     "compute-slowed-by-overlap",

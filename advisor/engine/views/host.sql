@@ -10,7 +10,7 @@ WHERE step < (SELECT max(step) FROM all_step) OR (SELECT timeline FROM facts) = 
 -- Device time that each rank loses to its host per step, by kind: mean over closed steps.
 --   rank: null for the rank that lost most in each step
 --   gaps: how many, per step
---   error_ns: standard error over steps of the mean
+--   error_ns: standard error over steps of the mean; of what comes regularly, of its length and number
 --   longest_ns: longest single gap
 --   name: what its host did in the longest gap
 --   worst_step: step of that gap
@@ -21,18 +21,28 @@ in_step AS (
     max(idle_ns) AS longest_ns
   FROM host_gap g SEMI JOIN closed_step USING (step) GROUP BY rank, kind, step),
 of_all AS (
-  FROM in_step UNION ALL BY NAME SELECT kind, step, max(idle_ns) AS idle_ns FROM in_step GROUP BY kind, step)
+  FROM in_step UNION ALL BY NAME SELECT kind, step, max(idle_ns) AS idle_ns FROM in_step GROUP BY kind, step),
+sized AS (SELECT *, 2 * idle_ns >= max(idle_ns) OVER (PARTITION BY rank, kind) AS long FROM of_all),
+spaced AS (
+  SELECT *, CASE WHEN long THEN step - max(step) FILTER (long) OVER (PARTITION BY rank, kind ORDER BY step
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END AS apart FROM sized)
 -- A gap of every step is cut off at one end of the recording: missing once, it counts as never
--- missing.
+-- missing. What comes every so many steps, three times or more, comes not by chance: only its length
+-- varies, and how many of them the recording happens to hold.
 SELECT rank, kind, sum(idle_ns) / any_value(over) AS idle_ns, sum(gaps) / any_value(over) AS gaps,
-  sqrt(greatest(0,
-    sum(idle_ns::DOUBLE * idle_ns) / any_value(over) - (sum(idle_ns) / any_value(over)) ** 2)
-      / any_value(over)) AS error_ns,
+  CASE WHEN count(*) FILTER (long) > 2 AND min(apart) = max(apart) AND min(apart) > 1
+    THEN sqrt((coalesce(var_pop(idle_ns) FILTER (long) * count(*) FILTER (long), 0)
+        + coalesce(sum(idle_ns::DOUBLE ** 2) FILTER (NOT long), 0)) / any_value(over) ** 2
+      + (avg(idle_ns) FILTER (long) / 1.96
+        * (count(*) FILTER (long) / any_value(over) - 1 / min(apart))) ** 2)
+    ELSE sqrt(greatest(0,
+      sum(idle_ns::DOUBLE * idle_ns) / any_value(over) - (sum(idle_ns) / any_value(over)) ** 2)
+        / any_value(over)) END AS error_ns,
   arg_max_null(name, longest_ns) AS name, max(longest_ns) AS longest_ns,
   arg_max(step, longest_ns) AS worst_step
 FROM (SELECT i.*, CASE WHEN steps >= 4 AND count(*) OVER (PARTITION BY i.rank, i.kind) = steps - 1
   THEN steps - 1 ELSE steps END AS over
-      FROM of_all i, used)
+      FROM spaced i, used)
 GROUP BY rank, kind;
 
 -- Device time lost to the host per step, by kind: median over ranks (of two the lesser).
@@ -78,6 +88,27 @@ SELECT any_value(m ->> '$.advisor.workload.precision') AS precision,
 FROM (SELECT try_cast(metadata AS JSON) AS m FROM rank WHERE metadata IS NOT NULL)
 WHERE json_exists(m, '$.advisor.workload');
 
+-- Per complete step and rank: the stretches in which its host left the device idle, as far as they are
+-- longer than the longest of a usual step; without data loading, but in steps many times as long as usual.
+--   idle_ns: all of them together; of a usual step its longest
+--   name: what the host did in the longest
+--   after_wait: whether that is only where it had waited for the device before
+CREATE VIEW step_pause AS
+WITH gap AS (
+  -- what a device waits for beyond the launch is no doing of the host
+  SELECT k.rank, s.step, coalesce(host_ns, g.idle_ns) AS ns, g.name,
+    g.kind IN ('synchronisation', 'blocking-copy', 'barrier') AS after_wait,
+    max(ns) OVER (PARTITION BY k.rank, s.step) AS longest_ns
+  FROM whole_rank k CROSS JOIN all_step s LEFT JOIN host_gap g ON g.rank = k.rank AND g.step = s.step
+    AND (g.kind <> 'data-loading' OR s.step IN (SELECT step FROM odd_step))
+  WHERE s.complete)
+-- a state that is written in parts is one pause: all that a step has longer
+SELECT g.rank, g.step, coalesce(sum(ns) FILTER (ns > usual_ns), max(ns), 0) AS idle_ns,
+  arg_max_null(g.name, ns) AS name, arg_max_null(g.after_wait, ns) AS after_wait
+FROM gap g JOIN (SELECT rank, coalesce(median(longest_ns), 0) AS usual_ns
+  FROM (SELECT DISTINCT rank, step, longest_ns FROM gap) GROUP BY rank) u USING (rank)
+GROUP BY g.rank, g.step;
+
 -- Per complete step the rank that was kept longest from it by what the others do not do: stretches
 -- longer than usual in which its host left the device idle (no data loading), and operators beyond
 -- those of its other steps (an evaluation by one rank, copies for a checkpoint). Where its peers do not
@@ -90,19 +121,6 @@ WHERE json_exists(m, '$.advisor.workload');
 --   works: whether it mostly runs operators
 CREATE VIEW one_rank_pause AS
 WITH counted AS (SELECT k.rank, s.step FROM whole_rank k CROSS JOIN all_step s WHERE complete),
-gap AS (
-  -- what a device waits for beyond the launch is no doing of the host
-  SELECT c.rank, c.step, coalesce(host_ns, g.idle_ns) AS ns, g.name,
-    g.kind IN ('synchronisation', 'blocking-copy', 'barrier') AS after_wait,
-    max(ns) OVER (PARTITION BY c.rank, c.step) AS longest_ns
-  FROM counted c LEFT JOIN host_gap g
-    ON g.rank = c.rank AND g.step = c.step AND g.kind <> 'data-loading'),
-longest AS ( -- a state that is written in parts is one pause: all that a step has longer
-  SELECT g.rank, g.step, coalesce(sum(ns) FILTER (ns > usual_ns), max(ns), 0) AS idle_ns,
-    arg_max_null(g.name, ns) AS name, arg_max_null(g.after_wait, ns) AS after_wait
-  FROM gap g JOIN (SELECT rank, coalesce(median(longest_ns), 0) AS usual_ns
-    FROM (SELECT DISTINCT rank, step, longest_ns FROM gap) GROUP BY rank) u USING (rank)
-  GROUP BY g.rank, g.step),
 work AS (
   SELECT rank, step, operators, compute_ns AS work_ns, exposed_memory_ns AS copy_ns
   FROM step_breakdown SEMI JOIN counted USING (rank, step)),
@@ -120,7 +138,7 @@ kept AS (
     w.operators > 1.02 * u.operators * min(w.operators / u.operators) OVER (PARTITION BY l.step) AS alone,
     CASE WHEN alone THEN all_ns ELSE l.idle_ns + copied_ns END AS kept_ns,
     alone AND more_ns > l.idle_ns + copied_ns AS works
-  FROM longest l LEFT JOIN work w USING (rank, step) LEFT JOIN usual u ON u.rank = l.rank),
+  FROM step_pause l LEFT JOIN work w USING (rank, step) LEFT JOIN usual u ON u.rank = l.rank),
 pause AS ( -- work that every rank has more of there is no pause of one
   SELECT step, arg_max(rank, kept_ns) AS rank, arg_max(copied_ns, kept_ns) AS copied_ns,
     greatest(0, max(kept_ns) - max(CASE WHEN worked THEN all_ns ELSE kept_ns END)

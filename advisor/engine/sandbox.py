@@ -89,6 +89,8 @@ class Sandbox:
         self._rows: dict[str, Sequence[Mapping[str, Any]]] = {}
         self._filled: dict[str, int] = {}
         self._made: dict[str, str] = {}
+        self._refills: dict[str, str] = {}
+        self._statements: dict[str, duckdb.Statement] = {}
         self._reading = False
         self._answers: dict[str, tuple[list[str], list[Sequence[Any]]]] = {}
         if store is not None:
@@ -128,7 +130,8 @@ class Sandbox:
     def hold(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Hold these rows, columns that are missing being null, and no others.
 
-        Tables whose rows stay the same, and what was worked out from these alone, are kept.
+        Tables whose rows stay the same, and what was worked out from these alone, are kept; the
+        tables of other views are emptied, as to plan a view takes longer than to fill it again.
         Raises AdvisorError for unknown tables and columns, and pyarrow's errors for wrong types.
         """
         changed = {
@@ -139,8 +142,13 @@ class Sandbox:
         self._answers.clear()
         self._stop_reading()
         for name in [name for name in self._made.keys() & views() if views()[name].reads & changed]:
-            self.con.execute(f'DROP {self._made.pop(name)} "{name}"')
-            self._filled.pop(name, None)
+            if self._made.pop(name) == "VIEW":
+                self.con.execute(f'DROP VIEW "{name}"')
+                continue
+            if self._filled.pop(name, None):
+                self.con.execute(f'DELETE FROM "{name}"')
+            plan = f'PREPARE "{name}" AS INSERT INTO "{name}" {views()[name].select}'
+            self._refills.setdefault(name, f'{plan}; EXECUTE "{name}"')
         for table in changed:
             if self._rows.pop(table, []):
                 self.con.execute(f'DELETE FROM "{table}"')
@@ -180,13 +188,19 @@ class Sandbox:
             make_reference_table(self.con, name)
             self._made[name] = "TABLE"
         for view in unmade:
+            name, select = f'"{view.name}"', view.select
             try:
-                made = self.con.execute(f'CREATE TABLE "{view.name}" AS {view.select}')
+                made = self.con.execute(
+                    self._refills.get(view.name, f"CREATE TABLE {name} AS {select}")
+                )
                 self._made[view.name] = "TABLE"
                 if count := made.fetchall()[0][0]:
                     self._filled[view.name] = count
+                if view.name in self._refills:
+                    self._refills[view.name] = f"EXECUTE {name}"
             except duckdb.Error:
-                self.con.execute(f'CREATE VIEW "{view.name}" AS {view.select}')
+                self._refills.pop(view.name, None)
+                self.con.execute(f"DROP TABLE IF EXISTS {name}; CREATE VIEW {name} AS {select}")
                 self._made[view.name] = "VIEW"
 
     def tables(self) -> list[str]:
@@ -235,15 +249,10 @@ class Sandbox:
     def _run(
         self, sql: str, values: Mapping[str, Any], fetch: Callable[[duckdb.DuckDBPyConnection], T]
     ) -> T:
-        if why := refused(sql):
-            raise RuleSqlError(why)
-        try:
-            statements = self.con.extract_statements(sql)
-        except duckdb.Error as error:
-            raise RuleSqlError(f"SQL does not parse: {_first_line(error)}") from error
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise RuleSqlError("only a single SELECT is allowed")
-        named = statements[0].named_parameters
+        if sql not in self._statements:
+            self._statements[sql] = self._parsed(sql)
+        statement = self._statements[sql]
+        named = statement.named_parameters
         unknown = sorted(set(named) - set(values))
         if unknown:
             raise RuleSqlError(f"SQL names ${', $'.join(unknown)}, which is not a parameter")
@@ -252,7 +261,7 @@ class Sandbox:
         self._start_reading()
         try:
             with self._limit, self._memory:
-                return fetch(self.con.execute(statements[0], bound or None))
+                return fetch(self.con.execute(statement, bound or None))
         except duckdb.Error as error:
             self._stop_reading()
             if isinstance(error, duckdb.InterruptException):
@@ -262,6 +271,18 @@ class Sandbox:
         except MemoryError as error:  # what the database found, as Python's values
             self._stop_reading()
             raise RuleSqlError("what it finds does not fit into the memory it may take") from error
+
+    def _parsed(self, sql: str) -> duckdb.Statement:
+        """Raises RuleSqlError when it is anything but one SELECT."""
+        if why := refused(sql):
+            raise RuleSqlError(why)
+        try:
+            statements = self.con.extract_statements(sql)
+        except duckdb.Error as error:
+            raise RuleSqlError(f"SQL does not parse: {_first_line(error)}") from error
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise RuleSqlError("only a single SELECT is allowed")
+        return statements[0]
 
     @contextmanager
     def elsewhere(self) -> Iterator[None]:

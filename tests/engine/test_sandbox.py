@@ -101,3 +101,20 @@ def test_a_view_without_rows_holds_nothing_until_its_tables_have_some() -> None:
         assert sandbox.holds("setting", "value = 'INFO'", {})
         sandbox.hold({})
         assert not sandbox.holds("setting", "", {})
+
+
+def test_views_follow_their_tables_and_come_back_from_one_that_fails() -> None:
+    def place(near: str) -> dict[str, list[dict[str, object]]]:
+        row = {"run": RUN, "kind": "rail", "calls": 1, "evidence": f'{{"near": {near}}}'}
+        return {"link_excess": [row]}
+
+    with Sandbox(None, RUN) as sandbox:
+        for _ in range(3):
+            for near, found in (("[1, 2]", [1, 2]), ("[3]", [3])):
+                sandbox.hold(place(near))
+                assert sandbox.records("SELECT near FROM slow_place") == [{"near": found}]
+            sandbox.hold(place('["no rank"]'))
+            with pytest.raises(RuleSqlError, match="no rank"):
+                sandbox.records("SELECT near FROM slow_place")
+            sandbox.hold({})
+            assert not sandbox.records("SELECT near FROM slow_place")

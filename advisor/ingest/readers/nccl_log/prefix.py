@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 _LEVEL = re.compile(r"NCCL (INFO|WARN|ATTN|TRACE|ABORT) ")
@@ -117,6 +118,7 @@ def _old(line: str) -> re.Match[str] | None:
     return _OLD.search(line)
 
 
+@lru_cache(maxsize=4096)  # of few threads, where no time stands before them
 def _split_prefix(text: str) -> tuple[str, Thread | None, int | None, str | None]:
     """What stands before ``NCCL INFO``: earlier text, then thread, device and source place.
 

@@ -8,6 +8,7 @@ assigned by position within the algorithms that the block names.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from advisor.ingest.readers.nccl_log.damaged import DAMAGED
@@ -52,6 +53,7 @@ def protocol_name(text: str) -> str:
     return text.upper()
 
 
+@lru_cache(maxsize=4096)  # the calls of a step come again
 def parse_choice(text: str) -> Choice | None:
     """A printed choice in any of its three forms, else None."""
     match = _CHOICE.match(text)

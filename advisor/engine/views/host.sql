@@ -55,6 +55,7 @@ WITH slowest AS (
   SELECT kind, idle_ns AS slowest_ns, error_ns AS slowest_error_ns FROM rank_gap_kind WHERE rank IS NULL)
 SELECT kind,
   quantile_disc(idle_ns, 0.5) AS idle_ns,   -- per step
+  (sum(idle_ns) / (SELECT greatest(ranks_read, 1) FROM facts))::BIGINT AS of_all_ns, -- mean of all ranks that were read
   min(idle_ns) AS least_ns,                 -- of the rank that lost least
   max(idle_ns) AS most_ns,                  -- of the rank that lost most
   coalesce(max(idle_ns, 2)[2], 0) AS next_ns, -- of the one after it

@@ -452,7 +452,8 @@ CREATE TABLE memory_copy (
   bytes BIGINT NOT NULL,            -- sum of their sizes
   largest_bytes BIGINT NOT NULL,    -- the largest
   copy_ns BIGINT NOT NULL,          -- sum of their durations
-  exposed_ns BIGINT NOT NULL        -- under no compute and no communication; what copies share is split between them
+  exposed_ns BIGINT NOT NULL,       -- under no compute and no communication; what copies share is split between them
+  edge_ns BIGINT                    -- of exposed_ns, before the first kernel or after the last of a trace without steps
 );
 
 -- Stretches before a device's work begins and after it ends: in no figure of a step, unless it is the only one.
@@ -460,7 +461,7 @@ CREATE TABLE edge_gap (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank
   edge VARCHAR NOT NULL,            -- 'leading' 'trailing'
-  kind VARCHAR NOT NULL,            -- 'graph-capture' 'profiler-stop' 'synchronisation' 'loading' 'before-work' 'after-work'
+  kind VARCHAR NOT NULL,            -- 'graph-capture' 'profiler-stop' 'synchronisation' 'loading' 'queued' 'before-work' 'after-work'
   start_ns BIGINT NOT NULL,         -- start
   end_ns BIGINT NOT NULL            -- end
 );

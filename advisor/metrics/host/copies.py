@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.steps.annotated import Steps
+from advisor.metrics.steps.whole import WHOLE_TRACE
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.contention import exclusive_ns
+from advisor.metrics.timeline.intervals import Bools, Int64s
 from advisor.metrics.timeline.timeline import MEMORY, Timeline
 from advisor.store.events import Events
 
@@ -46,6 +48,7 @@ def copy_rows(
     start, end = line.start[chosen], line.end[chosen]
     exposed = exclusive_ns(start, end, within=occupancy.exposed_memory)
     step = steps.by_window(start)
+    at_edge = _at_edge(line, start, end, steps)
     described = {name: _describe(str(name)) for name in set(names.tolist())}
     kinds = np.array([described[name] for name in names.tolist()], dtype=object)
     rows = []
@@ -65,9 +68,22 @@ def copy_rows(
                     "largest_bytes": int(sizes[own].max()),
                     "copy_ns": int((end - start)[own].sum()),
                     "exposed_ns": round(float(exposed[own].sum())),
+                    "edge_ns": round(float(exposed[own & at_edge].sum())),
                 }
             )
     return rows
+
+
+def _at_edge(line: Timeline, start: Int64s, end: Int64s, steps: Steps) -> Bools:
+    """Which copies end before the first kernel, or begin after the last, of a trace without steps.
+
+    A program that runs once brings its data in and its result out like that.
+    """
+    others = line.kind != MEMORY
+    if not others.any() or any(step.source != WHOLE_TRACE for step in steps.steps):
+        return np.zeros(len(start), dtype=bool)
+    edges: Bools = (end <= line.start[others].min()) | (start >= line.end[others].max())
+    return edges
 
 
 def _describe(name: str) -> tuple[str, str]:

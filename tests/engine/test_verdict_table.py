@@ -122,6 +122,8 @@ DENIED = Evidence(facts={"probe": "denies"})
         ({"facts": BY_PATTERN, "shares": shares(exposed=0.27)}, "lossy", "exposed"),
         ({"facts": BY_PATTERN, "shares": shares(exposed=0.02)}, "healthy", "healthy"),
         ({"facts": BY_PATTERN._replace(purpose="inference")}, "healthy", "healthy"),
+        ({"before_ns": 10 * MS}, "inconclusive", "before"),
+        ({"before_ns": 9 * MS}, "healthy", "healthy"),
         ({"clocks": CLOCKS}, "inconclusive", "clocks"),
         ({"shares": None}, "inconclusive", "no-complete-step"),
         ({"shares": None, "steps_seen": 0}, "inconclusive", "no-work"),

@@ -42,12 +42,18 @@ _LEADING = (
     "FROM edge_gap g JOIN (FROM step SEMI JOIN used_step USING (step)) s USING (rank) "
     "WHERE g.edge = 'leading' AND g.end_ns > s.start_ns AND g.start_ns < s.end_ns"
 )
-# Idle time of the devices by what their hosts do meanwhile, per step and rank: the most first.
+# Of a trace without steps, what the host did before its device's work, unless that was queued.
+_BEFORE = (
+    "SELECT max(g.end_ns - g.start_ns) AS ns FROM edge_gap g JOIN step s USING (rank) "
+    "WHERE s.source = 'whole-trace' AND g.kind = 'before-work' AND g.end_ns <= s.start_ns"
+)
+# Idle time of the devices by what their hosts do meanwhile, per step and rank, as a share of the
+# step is: the most first.
 # A step alone is its host's whole span, so that what lies at its edges idles in it too. Where it
 # loads for a tenth of that, its pauses are of the start as well; all of a process's first pass is.
 _IDLING = (
     "WITH gap AS ("
-    "SELECT kind, idle_ns, name FROM gap_kind WHERE kind NOT IN ('launch', 'other') "
+    "SELECT kind, of_all_ns AS idle_ns, name FROM gap_kind WHERE kind NOT IN ('launch', 'other') "
     "OR (SELECT only_pass FROM first_pass) UNION ALL "
     "SELECT kind, end_ns - start_ns, NULL FROM edge_gap WHERE kind = 'graph-capture' "
     "AND (SELECT steps = 1 FROM facts)), "
@@ -157,6 +163,8 @@ class Situation:
     """Share of the ranks' events that are damaged and left out."""
     leading_ns: int = 0
     """Of a single step, what lies before the device's first work."""
+    before_ns: int = 0
+    """Before a trace that counts as one step, what its host did that may be of each."""
     strangers: Sequence[int] = ()
     """Ranks whose calls cannot have met those of the others."""
     idling: Mapping[str, Any] = field(default_factory=dict)
@@ -209,7 +217,8 @@ def read_situation(
         communicates=bool(sandbox.records(_COMMUNICATES)),
         groups_known=not any(note.code == "groups-not-recorded" for note in notes),
         partly_read=partly_read_share(sandbox, facts),
-        leading_ns=_leading(sandbox) if facts.steps == 1 else 0,
+        leading_ns=_longest(sandbox, _LEADING) if facts.steps == 1 else 0,
+        before_ns=_longest(sandbox, _BEFORE) if facts.steps == 1 else 0,
         lacks_kernels=any(NOT_RECORDED in note.values.get("codes", ()) for note in notes),
         losses=[note.text for note in notes if note.code in _LOSSES],
         clocks=read_clocks(findings, sandbox, facts) if shares is not None else None,
@@ -238,8 +247,8 @@ def _most_exposed(sandbox: Sandbox) -> str:
     return ""
 
 
-def _leading(sandbox: Sandbox) -> int:
-    (row,) = sandbox.records(_LEADING)
+def _longest(sandbox: Sandbox, query: str) -> int:
+    (row,) = sandbox.records(query)
     return int(row["ns"] or 0)
 
 

@@ -69,7 +69,7 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
             return [_of_device(sandbox), *([] if alone else how_to_record.all_ranks(sandbox))]
         case "groups-missing":
             return how_to_record.groups(sandbox)
-        case "one-step" | "no-complete-step" | "unmarked":
+        case "one-step" | "no-complete-step" | "unmarked" | "before":
             return [*how_to_record.more_steps(sandbox), *_tries(it)]
         case "clocks":
             few = it.clocks is not None and len(it.clocks.hosts) <= 2

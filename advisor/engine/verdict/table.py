@@ -186,6 +186,11 @@ def _unmarked(it: Situation, shares: Shares) -> Decision | None:
     return inconclusive("unmarked")
 
 
+def _before(it: Situation, _: Shares) -> Decision | None:
+    """What a host did before the one pass that was recorded is a part of every pass, or of none."""
+    return inconclusive("before") if it.before_ns >= LOST * it.step_ns else None
+
+
 def _healthy(_: Situation, __: Shares) -> Decision | None:
     return Decision(VerdictKind.HEALTHY, "healthy")
 
@@ -209,6 +214,7 @@ TABLE = (
     Row("waiting that is worth a warning", _waiting),
     Row("no rank to compare with", nobody_to_compare),
     Row("no mark tells what part of the step is exposed", _unmarked),
+    Row("what comes before the one pass recorded may be of each", _before),
     Row("healthy", _healthy),
 )
 """Rows of runs with steps, in order; README of the table: docs/reading.md."""

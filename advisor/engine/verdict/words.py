@@ -235,6 +235,8 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
                 "doing": DOING,
                 "leading_ns": it.leading_ns,
             }
+        case "before":
+            return {"before_ns": it.before_ns}
         case "ranks-cut":
             return {"cut": list(it.cut_ranks)}
         case "ranks-alone":

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.steps.whole import WHOLE_TRACE, main_work
 from advisor.metrics.timeline.timeline import Timeline
+from advisor.store.columns import MISSING
 from advisor.store.events import Events
 
 # What the host does in such a stretch tells what it is for. Names are those of the CUDA and HIP
 # runtimes as Kineto and CUPTI record them; the first kind that fills half of the stretch counts,
 # a capture in any part of it.
 _CAPTURE = r"^(cuda|hip)(StreamBeginCapture|StreamEndCapture|Graph(Instantiate|Create|AddK))"
-_STOPS = r"^(cuda|hip)DeviceSynchronize$|^cuCtxSynchronize$"
+_STOPS = r"^(cuda|hip)(Device|Stream|Event)Synchronize$|^cuCtxSynchronize$|^hipMemcpyWithStream$"
 _LOADS = r"^cu(da)?(Module|Library)(Load|Get)|^(cuda|hip)(Malloc|HostAlloc|MallocHost|MemCreate)"
 _CALLS = """
     SELECT rank, CASE WHEN regexp_matches(name, $4) THEN 0 WHEN regexp_matches(name, $5) THEN 1
@@ -55,6 +58,8 @@ def edge_rows(events: Events, line: Timeline, steps: Steps) -> list[dict[str, An
         if stop - start < max(_SHORTEST_NS, _SHARE * (end - begin)):
             continue
         kind = _kind(events, line.rank, edge, start, stop)
+        if kind == "before-work" and _is_queued(line, start, stop):
+            kind = "queued"
         found.append((edge, kind, start, stop))
     if host_end is not None and last > host_end:
         # What is still queued when the last step ends: the profiler waits for it, nobody else does.
@@ -74,6 +79,14 @@ def edge_rows(events: Events, line: Timeline, steps: Steps) -> list[dict[str, An
         }
         for edge, kind, start, stop in found
     ]
+
+
+def _is_queued(line: Timeline, start: int, stop: int) -> bool:
+    """Whether the work that begins at ``stop`` was asked for in the first half of the stretch: the
+    device did what was not recorded, and its host was ahead."""
+    first = int(np.searchsorted(line.start, stop))
+    asked = int(line.launch[first]) if first < len(line) else int(MISSING)
+    return asked != MISSING and 2 * asked <= start + stop
 
 
 def _kind(events: Events, rank: int, edge: str, start: int, stop: int) -> str:

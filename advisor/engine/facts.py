@@ -10,19 +10,18 @@ from advisor.store import Store
 from advisor.vocabulary.words import unit_words
 
 _RECORDINGS = {"kineto", "op-table", "nsys"}  # formats that hold steps
-_COMPUTE_ALONE = (
-    "SELECT min(ns) AS ns FROM (SELECT median(greatest(0, compute_ns "
-    "- coalesce(hidden_comm_ns, 0))) AS ns FROM rank_step GROUP BY rank)"
-)
-_RUNNING = (
-    "SELECT 1 - max(wait_ns) / any_value(step_ns) AS share FROM core_wait, facts "
-    "WHERE timeline = 'host'"
-)
-
-_BUILT_BY = (
-    "SELECT max(try_cast(metadata AS JSON) ->> '$.advisor.built_by.ddp') AS library FROM rank"
-)
-_SOURCE = "SELECT any_value(source) AS source FROM all_step"
+_FACTS = """
+SELECT facts.*,
+  (SELECT max(try_cast(metadata AS JSON) ->> '$.advisor.built_by.ddp') FROM rank) AS made_by,
+  coalesce(round_even((SELECT min(ns) FROM (SELECT median(greatest(0, compute_ns
+    - coalesce(hidden_comm_ns, 0))) AS ns FROM rank_step GROUP BY rank)), 0), 0)::BIGINT
+    AS compute_alone_ns,
+  coalesce(CASE WHEN timeline = 'host' THEN 1 - (SELECT max(wait_ns) FROM core_wait) / step_ns END,
+    1)::DOUBLE AS running_share,
+  coalesce(source = 'whole-trace', false) AS whole_trace,
+  coalesce(source = 'collective-period', false) AS by_pattern
+FROM facts, (SELECT any_value(source) AS source FROM all_step)
+"""
 
 
 class Facts(NamedTuple):
@@ -64,21 +63,9 @@ class Facts(NamedTuple):
 
 
 def read_facts(sandbox: Sandbox) -> Facts:
-    """The one row of the view ``facts``."""
-    (row,) = sandbox.records("SELECT * FROM facts")
-    (steps,) = sandbox.records(_COMPUTE_ALONE)
-    (running,) = sandbox.records(_RUNNING)
-    (built,) = sandbox.records(_BUILT_BY)
-    (steps_by,) = sandbox.records(_SOURCE)
-    share = 1.0 if running["share"] is None else float(running["share"])
-    return Facts(
-        **row,
-        made_by=built["library"],
-        compute_alone_ns=round(steps["ns"] or 0),
-        running_share=share,
-        whole_trace=steps_by["source"] == "whole-trace",
-        by_pattern=steps_by["source"] == "collective-period",
-    )
+    """The one row of the view ``facts``, and what else is asked of every run."""
+    (row,) = sandbox.records(_FACTS)
+    return Facts(**row)
 
 
 def ranks_not_read(sandbox: Sandbox, facts: Facts) -> list[int]:

@@ -1,6 +1,6 @@
 """Builds the scanner of traces (plain C, no Python.h) and compiles the shipped YAML to JSON.
 
-Without a C compiler the package installs all the same: the database's parser then does all the
+Without a C compiler the package installs all the same: the parser in Python then does all the
 work. Without the JSON each file is parsed when it is first read, and kept in the user's cache.
 """
 

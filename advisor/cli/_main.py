@@ -72,7 +72,7 @@ def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     click.echo(f"advisor, version {__version__}")
     reason = missing()
     if reason:
-        click.echo(f"Traces are read at half the speed or less: the scanner in C is {reason}.")
+        click.echo(f"Traces are read at a tenth of the speed: the scanner in C is {reason}.")
     ctx.exit()
 
 

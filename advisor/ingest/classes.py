@@ -1,13 +1,9 @@
-"""Turns event_classes.yaml into SQL expressions, so that classes are data and cost no Python.
-
-The class of an event is decided inside the one INSERT that reads a trace: by category through a
-CASE, and by name through one RE2 alternation per kind that DuckDB compiles once.
-"""
+"""The class of an event, by its category and name: event_classes.yaml, so that classes are data."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache, cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
@@ -72,63 +68,13 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-_FEW = 4
 _MOST_KEPT = 1 << 14  # answers, of names of which a trace has hundreds, seldom thousands
 
 
-def one_of(column: str, values: Iterable[str]) -> str:
-    """``column IN (...)`` as short lists: DuckDB plans a join for one of six values or more."""
-    chosen = list(values)
-    lists = (chosen[at : at + _FEW] for at in range(0, len(chosen), _FEW))
-    parts = (f"{column} IN ({', '.join(literal(value) for value in part)})" for part in lists)
-    return "(" + " OR ".join(parts) + ")"
-
-
-def _matches(column: str, pattern: str) -> str:
-    return f"regexp_matches(left({column}, {LOOKED_AT}), {literal(pattern)})"
-
-
-def _by_name(column: str, rules: list[NameRule], otherwise: str) -> str:
-    parts = []
-    for wanted in dict.fromkeys(rule.class_ for rule in rules):
-        pattern = "|".join(f"(?:{rule.pattern})" for rule in rules if rule.class_ == wanted)
-        parts.append(f"WHEN {_matches(column, pattern)} THEN {literal(wanted)}")
-    return f"CASE {' '.join(parts)} ELSE {otherwise} END"
-
-
-def on_device_sql(category: str) -> str:
-    """SQL that is true for the categories that mean something on a device stream."""
-    whens = (
-        f"WHEN {one_of(category, rule.names)} THEN {str(rule.device).lower()}"
-        for rule in event_classes().categories
-    )
-    return f"CASE {' '.join(whens)} ELSE false END"
-
-
-def class_sql(category: str, name: str, device: str) -> str:
-    """SQL that yields ``event.class``.
-
-    ``category`` and ``name`` are SQL expressions, ``device`` a boolean one that decides about
-    categories which the file does not list.
-    """
-    classes = event_classes()
-    by_span = _by_name(name, classes.host_names, "'annotation'")
-    whens = []
-    for rule in classes.categories:
-        result = literal(rule.class_)
-        if rule.class_ == "compute" and rule.device:
-            result = _by_name(name, classes.device_names, result)
-        elif rule.class_ == "annotation" and not rule.device:
-            result = by_span
-        whens.append(f"WHEN {one_of(category, rule.names)} THEN {result}")
-    other = _by_name(name, classes.device_names, literal("other"))
-    return f"CASE {' '.join(whens)} WHEN {device} THEN {other} ELSE {by_span} END"
-
-
 def enqueue_sql(name: str) -> str:
-    """SQL that is true for host events that ask for communication (their shapes are kept)."""
+    """SQL of :func:`keeps_shapes`."""
     pattern = "|".join(f"(?:{rule.pattern})" for rule in event_classes().enqueue_names)
-    return _matches(name, pattern)
+    return f"regexp_matches(left({name}, {LOOKED_AT}), {literal(pattern)})"
 
 
 @lru_cache(_MOST_KEPT)
@@ -137,14 +83,14 @@ def _known(category: str | None) -> CategoryRule | None:
 
 
 def runs_on_device(category: str | None) -> bool:
-    """What :func:`on_device_sql` yields."""
+    """Whether a category means something on a device stream."""
     known = _known(category)
     return known is not None and known.device
 
 
 @lru_cache(_MOST_KEPT)
 def keeps_shapes(name: str) -> bool:
-    """What :func:`enqueue_sql` yields."""
+    """Whether a host event asks for communication: its shapes are kept."""
     return any(search(name, 0, LOOKED_AT) for search, _ in _searches("enqueue_names"))
 
 
@@ -169,7 +115,7 @@ def _searches(kind: str) -> list[tuple[Callable[[str, int, int], object], str]]:
 
 @lru_cache(_MOST_KEPT)
 def classify(category: str | None, name: str | None, *, device: bool) -> str:
-    """What :func:`class_sql` yields, decided in Python."""
+    """``event.class``; ``device`` decides about categories that the file does not list."""
     known = _known(category)
     base = known.class_ if known else ("other" if device else "annotation")
     if known and decided_by_category(category):

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from advisor.ingest.classes import enqueue_sql, literal
-from advisor.ingest.readers.kineto.events_sql import IDS_PER_FILE
+from advisor.ingest.readers.kineto.event_fields import IDS_PER_FILE
 from advisor.ingest.source import ReadContext
 from advisor.metrics.collectives.spans import TELLS_PHASE
 from advisor.metrics.host.activity import TELLING

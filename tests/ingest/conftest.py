@@ -1,5 +1,5 @@
-"""What runs in full alone: the database's parser of what the quick set gives the scanner in C,
-and most layouts; at length, the database's parser of the rest.
+"""What runs in full alone: the parser in Python of what the quick set gives the scanner in C,
+and most layouts; at length, that parser of the rest.
 
 Every damage is tried in the quick set too, in Kineto's own layout and in one without blanks: the
 one tells events by their indentation, the other by their brackets alone.

@@ -76,10 +76,8 @@ def _all_events(data: bytes, size: int) -> list[dict[str, Any]]:
         return Repairer(iter(pieces), DEFAULT_LIMITS, start=start)
 
     ending, reread = Reread(), Reread()
-    last = list(
-        reread_all(read_on([cutter.last], cutter.last_start), len(starts) - 1, dict, ending)
-    )
-    again = list(reread_chunks(read_on([data]), starts, bad, dict, reread))
+    last = list(reread_all(read_on([cutter.last], cutter.last_start), len(starts) - 1, ending))
+    again = list(reread_chunks(read_on([data]), starts, bad, reread))
     if len(starts) - 1 in reread.covered:
         last, ending = [], reread
     assert not reread.dropped
@@ -88,7 +86,7 @@ def _all_events(data: bytes, size: int) -> list[dict[str, Any]]:
     for number in reread.covered:
         found.pop(number, None)
     for chunk in (*again, *last):
-        found.setdefault(chunk.number, []).extend(json.loads(chunk.text))
+        found.setdefault(chunk.number, []).extend(chunk.events)
     return [event for number in sorted(found) for event in found[number]]
 
 

@@ -1,8 +1,8 @@
 """Kineto (torch.profiler) and other Chrome traces in JSON: host and device events of ranks.
 
-The bytes are cut into chunks of whole events (:mod:`.cutter`), parsed and classified by
-the database in one INSERT over all files (:mod:`.events_sql`); what that cannot parse is
-read again event by event (:mod:`.repair`), and every event lost is counted by reason.
+The bytes are cut into chunks of whole events (:mod:`.cutter`), which the scanner (:mod:`.native`)
+and what it refuses :mod:`.parser` turn into rows; what that cannot parse is read again event by
+event (:mod:`.repair`), and every event lost is counted by reason.
 """
 
 from __future__ import annotations

@@ -6,10 +6,11 @@ which the threads called "... Communication" hold whole collectives and the othe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from advisor.ingest.classes import class_sql, literal
-from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.classes import classify
+from advisor.ingest.readers.kineto import event_fields
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
 
@@ -19,31 +20,36 @@ _STREAMS = "Ascend Hardware"
 _COLLECTIVES = ("HCCL", "Communication")
 _OPERATIONS = "Communication"
 # Tasks that wait or mark, and tasks that copy: Ascend/msprof-analyze, the task types there.
-_WAITS = "(?i)^(event|notify|capture)_(wait|record)"
-_COPIES = "(?i)^(memcpy|sdma)"
+_WAITS = re.compile("(event|notify|capture)_(wait|record)", re.IGNORECASE)
+_COPIES = re.compile("memcpy|sdma", re.IGNORECASE)
 _CATEGORY = "kernel"
 _DEVICE = 0  # a file is of one NPU, and does not say which
 
 
 def place_on_devices(traces: Sequence[Trace], context: ReadContext) -> None:
     """Make the spans of such processes device events; their threads are streams."""
-    by_name = class_sql(literal(_CATEGORY), "name", "true")
-    class_ = (
-        f"CASE WHEN regexp_matches(name, {literal(_WAITS)}) THEN 'sync' "
-        f"WHEN regexp_matches(name, {literal(_COPIES)}) THEN 'memory' ELSE {by_name} END"
-    )
     files = {trace.number: trace for trace in traces}
     for number, pid, tid in _tracks(context):
         if number in files:
+            own = "run = $run AND event_id BETWEEN $first AND $last AND pid = $pid AND tid = $tid"
+            own += " AND category IS NULL AND class NOT LIKE '!%'"
+            place = {"run": context.run, "pid": pid, "tid": tid}
+            place |= {"first": files[number].first_id, "last": files[number].last_id}
+            found = context.con.execute(f"SELECT DISTINCT name FROM event WHERE {own}", place)
+            names = [name for (name,) in found.fetchall()]
             context.con.execute(
-                f"UPDATE event SET category = ?, class = {class_}, device = ?, stream = tid "
-                "WHERE run = ? AND event_id BETWEEN ? AND ? AND pid = ? AND tid = ? "
-                "AND category IS NULL AND class NOT LIKE '!%'",
-                [
-                    *(_CATEGORY, _DEVICE, context.run),
-                    *(files[number].first_id, files[number].last_id, pid, tid),
-                ],
+                "UPDATE event SET category = $category, device = $device, stream = tid, "
+                f"class = coalesce($classes[list_position($names, name)], class) WHERE {own}",
+                place
+                | {"category": _CATEGORY, "device": _DEVICE}
+                | {"names": names, "classes": list(map(_class_of, names))},
             )
+
+
+def _class_of(name: str | None) -> str:
+    if _WAITS.match(name or ""):
+        return "sync"
+    return "memory" if _COPIES.match(name or "") else classify(_CATEGORY, name, device=True)
 
 
 def _tracks(context: ReadContext) -> list[tuple[int, int, int]]:
@@ -57,9 +63,9 @@ def _tracks(context: ReadContext) -> list[tuple[int, int, int]]:
         "OR list_contains($collectives, process.category) "
         "AND contains(thread.category, $operations)) ORDER BY ALL",
         {
-            "ids": sql.IDS_PER_FILE,
+            "ids": event_fields.IDS_PER_FILE,
             "run": context.run,
-            "metadata": sql.METADATA,
+            "metadata": event_fields.METADATA,
             "streams": _STREAMS,
             "collectives": list(_COLLECTIVES),
             "operations": _OPERATIONS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto import event_fields
 from advisor.ingest.source import ReadContext
 
 
@@ -46,7 +46,7 @@ def summarise(context: ReadContext) -> Summary:
         "SELECT rank, event_id // ?, class, device, category <> 'Trace' AS work, "
         "count(*), min(start_ns), max(start_ns + coalesce(dur_ns, 0)) FROM event WHERE run = ? "
         "GROUP BY ALL ORDER BY ALL",
-        [sql.IDS_PER_FILE, context.run],
+        [event_fields.IDS_PER_FILE, context.run],
     ).fetchall()
     found: dict[tuple[int, int], Contents] = {}
     lost: dict[int, Counter[str]] = {}
@@ -78,7 +78,7 @@ def processes(context: ReadContext) -> dict[tuple[int, int], int]:
     rows = context.con.execute(
         "SELECT rank, event_id // ?, mode(pid) FROM event WHERE run = ? "
         "AND class IN ('cpu_op', 'runtime') GROUP BY ALL",
-        [sql.IDS_PER_FILE, context.run],
+        [event_fields.IDS_PER_FILE, context.run],
     ).fetchall()
     return {(rank, number): pid for rank, number, pid in rows if pid is not None}
 

@@ -7,7 +7,7 @@ between devices; c10d's annotation, in which they are launched, says what they a
 
 from __future__ import annotations
 
-from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto import event_fields
 from advisor.ingest.source import ReadContext
 
 _PEER_COPY = "class = 'memory' AND device IS NOT NULL AND contains(name, 'PtoP')"
@@ -28,4 +28,6 @@ def mark_collective_copies(context: ReadContext) -> None:
         f"SELECT 1 FROM event WHERE run = ? AND {_PEER_COPY} LIMIT 1", [context.run]
     ).fetchone()
     if found is not None:
-        context.con.execute(_OF_COLLECTIVES, {"run": context.run, "file": sql.IDS_PER_FILE})
+        context.con.execute(
+            _OF_COLLECTIVES, {"run": context.run, "file": event_fields.IDS_PER_FILE}
+        )

@@ -3,7 +3,7 @@
 The layout of the first two events tells which text separates events. Where that text holds a
 newline, it cannot occur inside a JSON string, so cutting there needs no look at quotes; in
 one-line layouts the cut is a guess (``},{"ph":``). A wrong cut makes the chunk before it malformed,
-which the database notices; what follows such a chunk is believed only from where reading it event
+which the parser notices; what follows such a chunk is believed only from where reading it event
 by event comes to the start of a chunk (:mod:`.reread`). Chunks are built in place (the comma after
 the last event becomes the closing bracket), so every byte is copied about once.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto import event_fields
 from advisor.ingest.readers.kineto.reread import REREAD_IDS
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
@@ -16,12 +16,12 @@ _TABLES = ("event", "comm_event")
 def delete_covered(trace: Trace, context: ReadContext) -> None:
     """Rows of chunks that were cut inside an event; what was read again instead stays."""
     for first, last in _runs(trace.covered):
-        ids = [trace.first_id + number * sql.IDS_PER_CHUNK for number in (first, last + 1)]
+        ids = [trace.first_id + number * event_fields.IDS_PER_CHUNK for number in (first, last + 1)]
         for table in _TABLES:
             context.con.execute(
                 f"DELETE FROM {table} WHERE run = ? AND event_id >= ? AND event_id < ? "
                 "AND event_id % ? < ?",
-                [context.run, *ids, sql.IDS_PER_CHUNK, REREAD_IDS],
+                [context.run, *ids, event_fields.IDS_PER_CHUNK, REREAD_IDS],
             )
 
 
@@ -30,7 +30,7 @@ def delete_foreign(trace: Trace, context: ReadContext) -> None:
     for first, last in trace.foreign:
         (count,) = context.con.execute(
             "SELECT count(*) FROM event WHERE run = ? AND event_id BETWEEN ? AND ? AND class <> ?",
-            [context.run, first, last, sql.METADATA],
+            [context.run, first, last, event_fields.METADATA],
         ).fetchone()
         trace.dropped[FOREIGN] += count
         forget(trace, (first, last), context)

@@ -1,75 +1,49 @@
-"""Streams chunks into the tables of a store, scanned or parsed by the database itself."""
+"""Streams chunks into the tables of a store, as the scanner or the parser reads them."""
 
 from __future__ import annotations
 
-import re
-import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from advisor.errors import AdvisorError
 from advisor.ingest.classes import literal
-from advisor.ingest.readers.kineto import events_sql as sql
-from advisor.ingest.readers.kineto.cutter import Chunk
-from advisor.ingest.readers.kineto.json_value import is_deeper
-from advisor.ingest.readers.kineto.native.pipeline import Item, Leftover, Scanning
-from advisor.ingest.readers.kineto.native.scanner import COMM_EVENTS, EVENTS, Scanner
-from advisor.ingest.readers.kineto.reread import RepairedChunk
-from advisor.ingest.readers.kineto.trace import Trace, chunk_first_id
+from advisor.ingest.readers.kineto import event_fields
+from advisor.ingest.readers.kineto.native.pipeline import Item, Scanning
+from advisor.ingest.readers.kineto.native.scanner import EVENTS, Scanner
+from advisor.ingest.readers.kineto.parser import Parser
 from advisor.ingest.source import ReadContext
 from advisor.store.running import stoppable
 
-_ARROW = pa.schema(
-    [
-        ("chunk", pa.string()),
-        ("rank", pa.int32()),
-        ("base_ns", pa.int64()),
-        ("first_id", pa.int64()),
-    ]
-)
-# A thread fills a row group of its own (122,880 events, about 35 MB before compression) and holds
-# the parse of one chunk. More only delays writing: the result is written once in any case.
+# A thread fills a row group of its own (122,880 events, about 35 MB before compression). More only
+# delays writing: the result is written once in any case.
 _MEMORY_MB = 200
 _MEMORY_MB_PER_THREAD = 100
-_COMM_ROWS = 50_000
-_BOOLEAN_TIMES = [re.compile(rb'("%s"\s*:\s*)(?:true|false)\b' % key) for key in (b"ts", b"dur")]
+_ROWS_AT_ONCE = 50_000
+_BESIDE = ("comm_event", event_fields.UNUSABLE)
 
 
-def insert_parsed(
-    items: Iterable[Item], context: ReadContext, key: str, *, origin_us: int, merged: bool
-) -> None:
-    """Let the database parse the chunks. An error in ``items`` comes out as it was raised."""
-    sql.self_test(context.con)
-    statement = sql.insert_sql(
-        context.run, "kineto_stream", key, origin_us=origin_us, lean=context.lean, merged=merged
-    )
-    context.con.execute(sql.STAGE_SQL)
-    try:
-        batches = (_batch(trace, chunk) for trace, chunk in items)
-        _stream(context, _ARROW, batches, statement)
-        context.con.execute(sql.MOVE_SQL)
-    finally:
-        context.con.execute(sql.UNSTAGE_SQL)
-
-
-def insert_scanned(
+def insert(
     items: Iterable[Item],
     context: ReadContext,
     key: str,
     *,
     merged: bool,
     library: Any,
-) -> Leftover:
-    """Let the scanner read the chunks; what it refused is returned and nothing of it inserted."""
-    comm = _CommEvents(context)
+) -> dict[int, list[int]]:
+    """Insert the rows of chunks; numbers of those that are malformed are returned, by file.
+
+    ``library``: the scanner's, or None. An error in ``items`` comes out as it was raised.
+    """
+    beside = _Beside(context)
+    how = {"lean": context.lean, "merged": merged}
     scanning = Scanning(
         items,
-        lambda: Scanner(library, key, lean=context.lean, merged=merged),
-        comm.add,
-        comm.flush,
+        lambda: None if library is None else Scanner(library, key, **how),
+        lambda: Parser(key, **how),
+        beside.add,
+        beside.flush,
     )
     columns = ", ".join(EVENTS.names)
     statement = (
@@ -80,41 +54,43 @@ def insert_scanned(
         _stream(context, EVENTS, scanning.batches(), statement)
     finally:
         scanning.stop()
-    return scanning.leftover
+    return scanning.malformed
 
 
-class _CommEvents:
-    """Collects rows of ``comm_event`` and inserts them by the thousands, from any thread."""
+class _Beside:
+    """Collects rows of the other tables and inserts them by the thousands, from any thread."""
 
     def __init__(self, context: ReadContext) -> None:
         self._context = context
         self._lock = threading.Lock()
-        self._batches: list[Any] = []
+        self._waiting: dict[str, list[Any]] = {table: [] for table in _BESIDE}
 
-    def add(self, batch: Any) -> None:
+    def add(self, batches: Sequence[Any]) -> None:
         with self._lock:
-            self._batches.append(batch)
-            if sum(kept.num_rows for kept in self._batches) >= _COMM_ROWS:
-                self._insert()
+            for table, batch in zip(_BESIDE, batches, strict=False):  # scanned rows lack nothing
+                self._waiting[table].append(batch)
+                if sum(kept.num_rows for kept in self._waiting[table]) >= _ROWS_AT_ONCE:
+                    self._insert(table)
 
     def flush(self) -> None:
         with self._lock:
-            self._insert()
+            for table in _BESIDE:
+                self._insert(table)
 
-    def _insert(self) -> None:
-        batches, self._batches = self._batches, []
-        if not batches:
+    def _insert(self, table: str) -> None:
+        batches, self._waiting[table] = self._waiting[table], []
+        if not any(batch.num_rows for batch in batches):
             return
-        con = self._context.con.cursor()
-        try:
-            con.register("kineto_comm", pa.Table.from_batches(batches, COMM_EVENTS))
-            columns = ", ".join(COMM_EVENTS.names)
-            con.execute(
-                f"INSERT INTO comm_event (run, {columns}) "
-                f"SELECT {literal(self._context.run)}, {columns} FROM kineto_comm"
-            )
-        finally:
-            con.close()
+        # A temporary table is its connection's own, which nobody else uses meanwhile.
+        con = self._context.con
+        con = con if table == event_fields.UNUSABLE else con.cursor()
+        con.register("kineto_rows", pa.Table.from_batches(batches))
+        columns = ", ".join(batches[0].schema.names)
+        con.execute(
+            f"INSERT INTO {table} (run, {columns}) "
+            f"SELECT {literal(self._context.run)}, {columns} FROM kineto_rows"
+        )
+        con.unregister("kineto_rows")
 
 
 def _stream(context: ReadContext, schema: Any, batches: Iterator[Any], statement: str) -> None:
@@ -154,34 +130,3 @@ def _memory_limit_mb(con: Any) -> int:
     """What the database may hold while it streams into a file, whatever the traces' size."""
     (threads,) = con.execute("SELECT current_setting('threads')").fetchone()
     return max(_MEMORY_MB, _MEMORY_MB_PER_THREAD * int(threads))
-
-
-def _batch(trace: Trace, chunk: Chunk) -> pa.RecordBatch:
-    text: bytes | bytearray = _no_boolean_times(trace.utf8(chunk.text))
-    if not isinstance(chunk, RepairedChunk) and is_deeper(text, trace.source.limits.nesting + 1):
-        text = b"["  # malformed, to be read event by event, which tells what is too deep
-    size = len(text)
-    offsets = pa.py_buffer(_offsets(size))
-    columns = [pa.StringArray.from_buffers(1, offsets, pa.py_buffer(text))]
-    numbers = (trace.rank, trace.base_ns, chunk_first_id(trace, chunk))
-    for field, number in zip(list(_ARROW)[1:], numbers, strict=True):
-        data = number.to_bytes(field.type.bit_width // 8, sys.byteorder, signed=True)
-        columns.append(pa.Array.from_buffers(field.type, 1, [None, pa.py_buffer(data)]))
-    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
-
-
-def _no_boolean_times(text: bytearray) -> bytes | bytearray:
-    """The chunk with null for true and false as a time, which the database would take for 1 and 0.
-
-    A key cannot be meant that stands in a string: its quotes would be escaped there.
-    """
-    for pattern in _BOOLEAN_TIMES:
-        if pattern.search(text):
-            text = bytearray(pattern.sub(rb"\1null", text))
-    return text
-
-
-def _offsets(size: int) -> bytes:
-    if size > 2**31 - 1:
-        raise AdvisorError("one event is larger than 2 GiB")
-    return bytes(4) + size.to_bytes(4, sys.byteorder)

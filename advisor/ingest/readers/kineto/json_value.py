@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -29,28 +30,37 @@ _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(code for code in range(256) if code not in b"{}[]")
 
 
-class _Digits(str):
+class Digits(str):
     """A number kept as its digits: a float would lose nanoseconds of epoch timestamps."""
 
     __slots__ = ()
 
 
 def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of duplicate keys the first counts, as in the database's parser."""
+    """Of duplicate keys the first counts."""
     result: dict[str, Any] = {}
     for key, value in pairs:
         result.setdefault(key, value)
     return result
 
 
-_DECODER = json.JSONDecoder(
-    strict=False,
-    parse_float=_Digits,
-    # Python converts no more than 4,300 digits and raises; no field holds so many.
-    parse_int=lambda digits: _Digits(digits) if is_beyond_64_bits(digits) else int(digits),
-    parse_constant=lambda _: None,
-    object_pairs_hook=_first_wins,
-)
+def _any_int(digits: str) -> int | Digits:
+    """Python converts no more than 4,300 digits and raises; no field holds so many."""
+    return Digits(digits) if is_beyond_64_bits(digits) else int(digits)
+
+
+def decoder(*, strict: bool, parse_int: Callable[[str], Any] = _any_int) -> json.JSONDecoder:
+    """Python's, exact; ``strict``: strings hold no control characters as they are."""
+    return json.JSONDecoder(
+        strict=strict,
+        parse_float=Digits,
+        parse_int=parse_int,
+        parse_constant=lambda _: None,
+        object_pairs_hook=_first_wins,
+    )
+
+
+_DECODER = decoder(strict=False)
 
 
 class State(Enum):

@@ -1,28 +1,28 @@
 """Loads the traces of a run: the chunks of all files into ``event``, then the exceptions.
 
-Regular chunks go through the scanner (:mod:`.native`), what it refuses through the database's own
-parser (:mod:`.events_sql`), and what that cannot parse through :mod:`.repair`.
+Regular chunks go through the scanner (:mod:`.native`), what it refuses through :mod:`.parser`, and
+what that cannot parse through :mod:`.repair`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto import event_fields
 from advisor.ingest.readers.kineto.accelerators import place_on_devices
 from advisor.ingest.readers.kineto.contents import summarise
 from advisor.ingest.readers.kineto.copy_engines import mark_collective_copies
 from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.delete_rows import delete_covered, delete_foreign, forget
-from advisor.ingest.readers.kineto.insert import insert_parsed, insert_scanned
+from advisor.ingest.readers.kineto.insert import insert
 from advisor.ingest.readers.kineto.merged import (
     find_ranks_of_events,
     refuse_crowds,
     split_by_process,
 )
-from advisor.ingest.readers.kineto.native.pipeline import Item, Leftover
+from advisor.ingest.readers.kineto.native.pipeline import Item
 from advisor.ingest.readers.kineto.pairs import pair_begin_end
 from advisor.ingest.readers.kineto.ranks import EPOCH_NS, assign_ranks, check_parts, write_ranks
 from advisor.ingest.readers.kineto.repeats import delete_repeated
@@ -44,6 +44,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     found in a folder is left out, and its row in ``source`` says why.
     """
     found = [Trace(source, number) for number, source in enumerate(sources)]
+    context.con.execute(event_fields.UNUSABLE_SQL)
     for trace in found:
         try:
             trace.peek()
@@ -105,32 +106,14 @@ def _external_key(source: Source) -> str:
 
 
 def _load_dialect(traces: list[Trace], context: ReadContext, key: str, *, merged: bool) -> None:
-    def normalise(event: dict[str, Any]) -> dict[str, Any]:
-        kept = {name: event[name] for name in sql.KEPT_FIELDS if name in event}
-        args = event.get("args")
-        if isinstance(args, dict):
-            wanted = (*sql.KEPT_ARGS, key)
-            kept["args"] = {name: args[name] for name in wanted if name in args}
-        return kept
-
     def chunks() -> Iterator[Item]:
         for trace in traces:
             yield from _unless_refused(trace, trace.chunks(context.progress))
-            yield from _unless_refused(trace, trace.last_events(normalise))
+            yield from _unless_refused(trace, trace.last_events())
 
-    def insert(items: Iterable[Item]) -> None:
-        insert_parsed(items, context, key, origin_us=_origin_us(traces), merged=merged)
-
-    scanner = library()
-    if scanner is None:
-        insert(chunks())
-    else:
-        left = insert_scanned(chunks(), context, key, merged=merged, library=scanner)
-        if left:
-            insert(_again(traces, left))
-    bad = _bad_chunks(context)
-    if bad:
-        insert(_repaired(traces, bad, normalise))
+    how: dict[str, Any] = {"merged": merged, "library": library()}
+    if malformed := insert(chunks(), context, key, **how):
+        insert(_repaired(traces, malformed), context, key, **how)
     for trace in (trace for trace in traces if trace.refused is None):
         trace.settle()
         delete_covered(trace, context)
@@ -139,40 +122,11 @@ def _load_dialect(traces: list[Trace], context: ReadContext, key: str, *, merged
         _apply_tail(trace, context)
 
 
-def _origin_us(traces: list[Trace]) -> int:
-    return next((t.origin_us for t in traces if t.origin_us is not None), 0)
-
-
-def _again(traces: list[Trace], left: Leftover) -> Iterator[Item]:
+def _repaired(traces: list[Trace], malformed: dict[int, list[int]]) -> Iterator[Item]:
     for trace in traces:
-        if trace.number in left.numbers:
-            again = trace.chunks_again(left.numbers[trace.number])
-            yield from _unless_refused(trace, again)
-    yield from left.chunks
-
-
-def _repaired(traces: list[Trace], bad: dict[int, list[int]], normalise: Any) -> Iterator[Item]:
-    for trace in traces:
-        numbers = bad.get(trace.number)
+        numbers = malformed.get(trace.number)
         if numbers:
-            yield from _unless_refused(trace, trace.repairs(numbers, normalise))
-
-
-def _bad_chunks(context: ReadContext) -> dict[int, list[int]]:
-    """Numbers of malformed chunks by file; their marker rows are removed."""
-    rows = context.con.execute(
-        "SELECT event_id FROM event WHERE run = ? AND class = ?",
-        [context.run, sql.BAD_CHUNK],
-    ).fetchall()
-    found: dict[int, list[int]] = {}
-    for (event_id,) in rows:
-        number, within = divmod(event_id, sql.IDS_PER_FILE)
-        found.setdefault(number, []).append(within // sql.IDS_PER_CHUNK)
-    if rows:
-        context.con.execute(
-            "DELETE FROM event WHERE run = ? AND class = ?", [context.run, sql.BAD_CHUNK]
-        )
-    return found
+            yield from _unless_refused(trace, trace.repairs(numbers))
 
 
 # Work of one stream runs one after another. What ends after the next but one did not take so long:
@@ -206,11 +160,11 @@ def _count_durations(traces: list[Trace], context: ReadContext) -> None:
     context.con.execute(
         "UPDATE event SET dur_ns = NULL WHERE run = ? AND dur_ns > ?", [context.run, MOST_EVENT_NS]
     )
-    context.con.execute(_OUTLASTING, {"run": context.run, "file": sql.IDS_PER_FILE})
+    context.con.execute(_OUTLASTING, {"run": context.run, "file": event_fields.IDS_PER_FILE})
     rows = context.con.execute(
         f"SELECT event_id // ?, count(*) FILTER ({UNTIMED}), count(*) FROM event WHERE run = ? "
         "AND dur_ns IS NULL AND NOT starts_with(class, '!') GROUP BY ALL",
-        [sql.IDS_PER_FILE, context.run],
+        [event_fields.IDS_PER_FILE, context.run],
     ).fetchall()
     if not rows:
         return
@@ -229,13 +183,12 @@ def _count_durations(traces: list[Trace], context: ReadContext) -> None:
 
 def _count_numbers(traces: list[Trace], context: ReadContext) -> None:
     """Say of which fields a number was none, or out of range, and is therefore not known."""
-    context.con.execute(sql.UNUSABLE_SQL)
     rows = context.con.execute(
-        f"SELECT event_id // $1, field, count(*) FROM {sql.UNUSABLE} WHERE run = $2 "
+        f"SELECT event_id // $1, field, count(*) FROM {event_fields.UNUSABLE} WHERE run = $2 "
         "AND event_id IN (SELECT event_id FROM event WHERE run = $2) GROUP BY ALL ORDER BY ALL",
-        [sql.IDS_PER_FILE, context.run],
+        [event_fields.IDS_PER_FILE, context.run],
     ).fetchall()
-    context.con.execute(f"DROP TABLE temp.{sql.UNUSABLE}")
+    context.con.execute(f"DROP TABLE temp.{event_fields.UNUSABLE}")
     by_number = {trace.number: trace for trace in traces}
     for number, field, count in rows:
         by_number[number].notes.append(f"events without a usable {field}: {count:,}")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError
-from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto import event_fields
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
 
@@ -28,7 +28,7 @@ def find_ranks_of_events(traces: Sequence[Trace], context: ReadContext) -> None:
     rows = context.con.execute(
         "SELECT event_id // ?, rank, count(*) FROM event WHERE run = ? AND class NOT IN (?, ?) "
         "GROUP BY ALL ORDER BY ALL",
-        [sql.IDS_PER_FILE, context.run, sql.METADATA, sql.NO_RANK],
+        [event_fields.IDS_PER_FILE, context.run, event_fields.METADATA, event_fields.NO_RANK],
     ).fetchall()
     found: dict[int, dict[int, int]] = {}
     for number, rank, count in rows:
@@ -62,7 +62,7 @@ def refuse_crowds(traces: Sequence[Trace], context: ReadContext) -> None:
     rows = context.con.execute(
         "SELECT event_id // ?, count(DISTINCT rank) FROM event WHERE run = ? AND class <> ? "
         "GROUP BY 1",
-        [sql.IDS_PER_FILE, context.run, sql.METADATA],
+        [event_fields.IDS_PER_FILE, context.run, event_fields.METADATA],
     ).fetchall()
     for number, ranks in rows:
         if number in merged:
@@ -92,7 +92,7 @@ def split_by_process(traces: Sequence[Trace], context: ReadContext) -> None:
             "SELECT pid, category FROM event WHERE run = ? AND event_id BETWEEN ? AND ? "
             "AND class = ? AND name IN ('process_name', 'process_labels') "
             "AND pid IS NOT NULL AND category IS NOT NULL",
-            [context.run, trace.first_id, trace.last_id, sql.METADATA],
+            [context.run, trace.first_id, trace.last_id, event_fields.METADATA],
         ).fetchall()
         ranks = {pid: int(match.group(1)) for pid, name in named if (match := _RANK.search(name))}
         if len(set(ranks.values())) < 2:

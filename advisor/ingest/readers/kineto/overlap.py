@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.ingest.readers.kineto.events_sql import IDS_PER_FILE
+from advisor.ingest.readers.kineto.event_fields import IDS_PER_FILE
 from advisor.ingest.source import ReadContext
 
 _ROUNDING_NS = 1_000

@@ -13,12 +13,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from advisor.ingest.classes import class_sql, enqueue_sql, on_device_sql
-from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.classes import classify, keeps_shapes, runs_on_device
+from advisor.ingest.readers.kineto import event_fields
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
 
-_SPAN = ["rank", "id", "dur", "end_id"]
+_SPAN = pa.schema(
+    [(name, pa.int64()) for name in ("rank", "id", "dur", "end_id")]
+    + [("class_", pa.string()), ("on_device", pa.bool_()), ("asks", pa.bool_())]
+)
 
 
 class _Open:
@@ -57,30 +60,44 @@ def pair_begin_end(traces: Sequence[Trace], context: ReadContext) -> None:
     """Turn begin markers into spans and remove end markers; see the module."""
     con = context.con
     marked = con.execute(
-        "SELECT rank, event_id, class = ?, pid, tid, start_ns, nullif(name, '') FROM event "
+        "SELECT rank, event_id, class = ?, pid, tid, start_ns, nullif(name, ''), category, stream "
+        "FROM event "
         "WHERE run = ? AND class IN (?, ?) ORDER BY rank, start_ns, event_id",
-        [sql.BEGIN, context.run, sql.BEGIN, sql.END],
+        [event_fields.BEGIN, context.run, event_fields.BEGIN, event_fields.END],
     ).fetchall()
     if not marked:
         return
     owners = {trace.number: trace for trace in traces}
     threads: dict[tuple[Any, ...], _Open] = {}
-    spans: list[tuple[int, int, int, int]] = []
-    for rank, event_id, begins, pid, tid, start, name in marked:
-        owner = owners[event_id // sql.IDS_PER_FILE]
+    began: dict[int, tuple[Any, ...]] = {}
+    spans: list[dict[str, Any]] = []
+    for rank, event_id, begins, pid, tid, start, name, category, stream in marked:
+        owner = owners[event_id // event_fields.IDS_PER_FILE]
         thread = threads.setdefault((owner.number, rank, pid, tid), _Open())
         if begins:
             thread.begin(event_id, start, name)
+            began[event_id] = (category, name, stream)
         elif (found := thread.end(name)) is not None:
             begun, since = found
-            spans.append((rank, begun, start - since, event_id))
+            category, name, on_stream = began.pop(begun)
+            is_device = stream is not None or on_stream is not None
+            spans.append(
+                {
+                    "rank": rank,
+                    "id": begun,
+                    "dur": start - since,
+                    "end_id": event_id,
+                    "class_": classify(category, name, device=is_device),
+                    "on_device": runs_on_device(category),
+                    "asks": keeps_shapes(name or ""),
+                }
+            )
         else:
             owner.dropped["end without begin"] += 1
     for (number, *_), thread in threads.items():
         if thread:
             owners[number].dropped["begin without end"] += len(thread)
-    columns = zip(*spans, strict=True) if spans else ([], [], [], [])
-    con.register("kineto_pairs", pa.table(list(map(_whole_numbers, columns)), _SPAN))
+    con.register("kineto_pairs", pa.Table.from_pylist(spans, _SPAN))
     con.execute("CREATE OR REPLACE TEMP TABLE kineto_span AS SELECT * FROM kineto_pairs")
     con.unregister("kineto_pairs")
     _merge_events(context)
@@ -89,27 +106,23 @@ def pair_begin_end(traces: Sequence[Trace], context: ReadContext) -> None:
         con.execute(
             f"DELETE FROM {table} WHERE run = $1 AND (rank, event_id) IN "
             "(SELECT (rank, event_id) FROM event WHERE run = $1 AND class IN ($2, $3))",
-            [context.run, sql.BEGIN, sql.END],
+            [context.run, event_fields.BEGIN, event_fields.END],
         )
     con.execute("DROP TABLE kineto_span")
 
 
 def _merge_events(context: ReadContext) -> None:
     """Give the begins of spans their durations, classes and the arguments of their ends."""
-    on_device = on_device_sql("event.category")
     both = ", ".join(
         f"{column} = coalesce(closing.{column}, event.{column})"
         for column in ("correlation", "external_id", "bytes")
     )
     placed = ", ".join(
-        f"{column} = CASE WHEN {on_device} THEN coalesce(closing.{column}, event.{column}) END"
+        f"{column} = CASE WHEN on_device THEN coalesce(closing.{column}, event.{column}) END"
         for column in ("device", "stream")
     )
-    by_name = class_sql(
-        "event.category", "event.name", "coalesce(closing.stream, event.stream) IS NOT NULL"
-    )
     context.con.execute(
-        f"UPDATE event SET dur_ns = dur, class = {by_name}, {both}, {placed} "
+        f"UPDATE event SET dur_ns = dur, class = class_, {both}, {placed} "
         "FROM kineto_span JOIN event AS closing ON closing.rank = kineto_span.rank "
         "AND closing.event_id = end_id "
         "WHERE event.run = $run AND closing.run = $run AND event.rank = kineto_span.rank "
@@ -128,28 +141,23 @@ def _merge_collectives(context: ReadContext) -> None:
         {"run": context.run},
     )
     taken = {
-        column: f"CASE WHEN {enqueue_sql('b.name')} THEN c.{column} END AS {column}"
-        if column in sql.SHAPE_COLUMNS
+        column: f"CASE WHEN asks THEN c.{column} END AS {column}"
+        if column in event_fields.SHAPE_COLUMNS
         else f"c.{column}"
-        for column in sql.COMM_COLUMNS
+        for column in event_fields.COMM_COLUMNS
     }
     sets = ", ".join(f"{name} = coalesce(closing.{name}, comm_event.{name})" for name in taken)
     con.execute(
         f"UPDATE comm_event SET {sets} FROM (SELECT s.rank, s.id, {', '.join(taken.values())} "
         "FROM comm_event c JOIN kineto_span s ON s.rank = c.rank AND s.end_id = c.event_id "
-        "JOIN event b ON b.rank = s.rank AND b.event_id = s.id "
-        "WHERE c.run = $run AND b.run = $run) AS closing "
+        "WHERE c.run = $run) AS closing "
         "WHERE comm_event.run = $run AND comm_event.rank = closing.rank "
         "AND comm_event.event_id = closing.id",
         {"run": context.run},
     )
-    nothing = " AND ".join(f"{column} IS NULL" for column in sql.COMM_COLUMNS)
+    nothing = " AND ".join(f"{column} IS NULL" for column in event_fields.COMM_COLUMNS)
     con.execute(
         f"DELETE FROM comm_event WHERE run = ? AND {nothing} "
         "AND event_id IN (SELECT id FROM kineto_span)",
         [context.run],
     )
-
-
-def _whole_numbers(values: Sequence[int]) -> pa.Array:
-    return pa.array(values, pa.int64())

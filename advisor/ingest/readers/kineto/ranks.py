@@ -13,7 +13,7 @@ from typing import Any
 from advisor.errors import AdvisorError
 from advisor.ingest.jobs import Part, split_by_process
 from advisor.ingest.readers._rows import insert
-from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto import event_fields
 from advisor.ingest.readers.kineto.beginning import DAMAGED_HEAD
 from advisor.ingest.readers.kineto.contents import Contents, Summary, most, processes
 from advisor.ingest.readers.kineto.metadata import ProcessGroup, TraceInfo, as_object
@@ -187,7 +187,7 @@ def _count_lost(traces: Sequence[Trace], summary: Summary, context: ReadContext)
     by_number = {trace.number: trace for trace in traces}
     for number, lost in summary.lost.items():
         for reason, count in lost.items():
-            if reason != sql.METADATA:
+            if reason != event_fields.METADATA:
                 by_number[number].dropped[reason.removeprefix("!")] += count
     if summary.lost:
         context.con.execute(
@@ -201,7 +201,7 @@ def _thread_names(context: ReadContext) -> dict[int, dict[str, str]]:
         "SELECT rank, tid, category FROM event WHERE run = ? AND class = ? "
         "AND name = 'thread_name' AND tid IS NOT NULL AND category IS NOT NULL "
         "AND NOT starts_with(category, 'stream') ORDER BY event_id",
-        [context.run, sql.METADATA],
+        [context.run, event_fields.METADATA],
     ).fetchall()
     names: dict[int, dict[str, str]] = {}
     for rank, tid, name in rows:

@@ -1,6 +1,6 @@
 """Reads stretches of a trace event by event, keeping every event that can be read.
 
-The database parses whole chunks; a chunk that is not a list of whole events comes here. Each event
+Whole chunks are parsed at once; a chunk that is not a list of whole events comes here. Each event
 is read by itself (:mod:`.json_value`); what cannot be read is counted by reason, and :mod:`.resync`
 finds where the list goes on.
 """
@@ -34,8 +34,6 @@ _ENDS_FIELD = re.compile(rb'\]\s*(?:\Z|\}|,\s*"(?!' + _KEY + rb"))")
 _ENDS_ARRAY = re.compile(rb"\]\s*+(?:\Z|[^,\]\w\"])")
 _ITEM_ENDS = re.compile(rb'\s*(?:\]|,(?!\s*"[^"\\]{0,128}"\s*:))')
 _FIELD_BEHIND = re.compile(rb'[^{:\]]{0,64}?(?="(?!' + _KEY + rb')[^"\\{}\[\]:]{1,128}"\s*:)')
-
-Normalise = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Repairer:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto import event_fields
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
 
@@ -39,7 +39,7 @@ def delete_repeated(traces: Sequence[Trace], context: ReadContext) -> None:
     """Of equal events of a file the first is kept; how many others there were becomes a note."""
     con = context.con
     try:
-        con.execute(_FIND, {"run": context.run, "file": sql.IDS_PER_FILE})
+        con.execute(_FIND, {"run": context.run, "file": event_fields.IDS_PER_FILE})
         counts = dict(con.execute("SELECT file, count(*) FROM repeated GROUP BY 1").fetchall())
         for table in _TABLES if counts else ():
             con.execute(

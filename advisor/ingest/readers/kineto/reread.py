@@ -9,7 +9,6 @@ passed over, however valid it looks, and its rows are forgotten.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -17,10 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.ingest.readers.kineto.cutter import Chunk
-from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK
-from advisor.ingest.readers.kineto.json_value import clean
+from advisor.ingest.readers.kineto.event_fields import IDS_PER_CHUNK
 from advisor.ingest.readers.kineto.lost_bytes import LostBytes
-from advisor.ingest.readers.kineto.repair import Normalise, Repairer
+from advisor.ingest.readers.kineto.repair import Repairer
 
 REREAD_IDS = IDS_PER_CHUNK // 2
 """Within a chunk's ids those of events read again start here; before them are those it had."""
@@ -29,8 +27,9 @@ _CHUNK_BYTES = 128 * 1024
 
 @dataclass
 class RepairedChunk(Chunk):
-    """A chunk rewritten from readable events; ``used`` ids of its number are taken already."""
+    """Events that were read one by one; ``used`` ids of the chunk's number are taken already."""
 
+    events: list[dict[str, Any]] = field(default_factory=list)
     used: int = 0
 
 
@@ -52,11 +51,9 @@ class Reread:
     unread: LostBytes = field(default_factory=LostBytes)
 
 
-def reread_all(
-    repairer: Repairer, number: int, normalise: Normalise, found: Reread
-) -> Iterator[RepairedChunk]:
+def reread_all(repairer: Repairer, number: int, found: Reread) -> Iterator[RepairedChunk]:
     """The rest of the file, as events of one chunk."""
-    yield from _written(repairer, lambda _: number, 0, normalise, found)
+    yield from _written(repairer, lambda _: number, 0, found)
     _finish(repairer, found)
 
 
@@ -64,7 +61,6 @@ def reread_chunks(
     repairer: Repairer,
     chunks: Sequence[int],
     bad: Collection[int],
-    normalise: Normalise,
     found: Reread,
 ) -> Iterator[RepairedChunk]:
     """What the ``bad`` ones of the chunks that start at the offsets ``chunks`` hold."""
@@ -89,7 +85,6 @@ def reread_chunks(
             repairer,
             lambda offset: bisect_right(chunks, offset) - 1,
             REREAD_IDS,
-            normalise,
             found,
             stop,
         )
@@ -111,35 +106,23 @@ def _written(
     repairer: Repairer,
     number_of: Callable[[int], int],
     base: int,
-    normalise: Normalise,
     found: Reread,
     stop: Callable[[int, int], bool] = lambda previous, at: False,
 ) -> Iterator[RepairedChunk]:
-    """Readable events as chunks that the database parses like any other."""
-    texts: list[str] = []
-    size = used = 0
+    """Readable events as chunks, of one number each and of a bounded size."""
+    events: list[dict[str, Any]] = []
+    start = used = 0
     number = -1
     for event in repairer.events(stop):
-        own = number_of(repairer.event_start)
-        if size >= _CHUNK_BYTES or own != number:
-            if texts:
-                yield _chunk_of(texts, number, base + used)
-            used = used + len(texts) if own == number else 0
-            texts, size, number = [], 0, own
+        at = repairer.event_start
+        own = number_of(at)
+        if own != number or at - start >= _CHUNK_BYTES:
+            if events:
+                yield RepairedChunk(number, start, at, bytearray(), events, base + used)
+            used = used + len(events) if own == number else 0
+            events, start, number = [], at, own
         while len(found.starts) < repairer.document:
-            found.starts.append((number, base + used + len(texts)))
-        texts.append(_text_of(normalise(event)))
-        size += len(texts[-1])
-    if texts:
-        yield _chunk_of(texts, number, base + used)
-
-
-def _text_of(event: dict[str, Any]) -> str:
-    text = json.dumps(event, ensure_ascii=True)
-    # Lone surrogates are escapes here; looking for them costs less than cleaning every value.
-    return json.dumps(clean(event), ensure_ascii=True) if "\\ud" in text else text
-
-
-def _chunk_of(texts: list[str], number: int, used: int) -> RepairedChunk:
-    text = bytearray(("[" + ",".join(texts) + "]").encode("ascii"))
-    return RepairedChunk(number=number, start=0, end=0, text=text, used=used)
+            found.starts.append((number, base + used + len(events)))
+        events.append(event)
+    if events:
+        yield RepairedChunk(number, start, repairer.event_start, bytearray(), events, base + used)

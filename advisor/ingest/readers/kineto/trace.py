@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto.beginning import DAMAGED_HEAD
 from advisor.ingest.readers.kineto.cutter import Chunk, Cutter, NoEventsError
-from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK, IDS_PER_FILE, LARGEST_NS
+from advisor.ingest.readers.kineto.event_fields import IDS_PER_CHUNK, IDS_PER_FILE, LARGEST_NS
 from advisor.ingest.readers.kineto.lost_bytes import ERASED
 from advisor.ingest.readers.kineto.metadata import TraceInfo, trace_info
-from advisor.ingest.readers.kineto.repair import Normalise, Repairer
+from advisor.ingest.readers.kineto.repair import Repairer
 from advisor.ingest.readers.kineto.reread import Reread, reread_all, reread_chunks
 from advisor.ingest.readers.kineto.window import PIECE
 from advisor.ingest.source import Source
@@ -154,16 +154,6 @@ class Trace:
                 self.complete = False
                 self.notes.append(raw.damage)
 
-    def chunks_again(self, numbers: Collection[int]) -> Iterator[Chunk]:
-        """Chunks of the numbers given, as :meth:`chunks` gave them."""
-        stream, raw = self.source.open_raw()
-        with stream:
-            for chunk in Cutter(raw.read_piece, self.source.limits).chunks():
-                if chunk.number in numbers:
-                    yield chunk
-                if chunk.number >= max(numbers):
-                    return
-
     def utf8(self, text: bytearray) -> bytearray:
         """A chunk's text as UTF-8, or a malformed one where it has to be read event by event."""
         return text if text.isascii() else self._valid_utf8(text)
@@ -197,21 +187,21 @@ class Trace:
         limits = self.source.limits
         yield from Repairer(iter([self.source.head[begin:]]), limits, in_object=False).events()
 
-    def last_events(self, normalise: Normalise) -> Iterator[Chunk]:
+    def last_events(self) -> Iterator[Chunk]:
         """The events in the remainder after the last cut."""
         if not self.ends_in_chunk:
             repairer = self._repairer(iter([self.last]), self.last_start)
             self.last = b""
-            yield from reread_all(repairer, len(self.offsets), normalise, self._ending)
+            yield from reread_all(repairer, len(self.offsets), self._ending)
 
-    def repairs(self, bad: list[int], normalise: Normalise) -> Iterator[Chunk]:
+    def repairs(self, bad: list[int]) -> Iterator[Chunk]:
         """Read malformed chunks again, and what was cut wrongly after them, in one pass."""
         starts = [start for start, _ in self.offsets]
         if not self.ends_in_chunk:
             starts.append(self.last_start)
         with self.source.open() as stream:
             repairer = self._repairer(_pieces(stream))
-            yield from reread_chunks(repairer, starts, bad, normalise, self._reread)
+            yield from reread_chunks(repairer, starts, bad, self._reread)
 
     def settle(self) -> None:
         """Put together what reading the chunks, the bad ones again and the remainder found."""

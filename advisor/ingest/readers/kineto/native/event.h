@@ -87,7 +87,7 @@ static const uint8_t *members(keys *known, const uint8_t *p, const uint8_t *end,
     }
 }
 
-/* 1 and the number, 0 where the database has null, -1 when that is not certain. */
+/* 1 and the number, 0 where it is null, -1 when that is not certain. */
 static int integer(const value *v, int present, int64_t *out) {
     if (!present) return 0;
     const uint8_t *p = v->at, *end = v->end;
@@ -144,7 +144,7 @@ static int nanoseconds(const value *v, int64_t *out) {
     return *out = sum, sum <= LARGEST_NS;
 }
 
-/* A value as the database writes it into a text column; 0 when out of room, -1 when not certain. */
+/* A value as a column of text holds it; 0 when out of room, -1 when not certain. */
 static int text_of(const value *v, buffer *to) {
     size_t size = (size_t)(v->end - v->at);
     if (v->type == '"') return v->plain ? put(to, v->at, size) : -1;

@@ -1,4 +1,4 @@
-"""Runs the scanners: one thread reads and cuts, two scan, and the database takes what they made.
+"""Runs both parsers: one thread reads and cuts, two scan, and the database takes what they made.
 
 All three release the interpreter's lock while they work. Queues are short, so that memory stays
 bounded whatever the traces' size.
@@ -7,63 +7,51 @@ bounded whatever the traces' size.
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import Empty, Full, Queue
 from typing import Any
 
 from advisor.ingest.readers.kineto.cutter import Chunk
-from advisor.ingest.readers.kineto.native.scanner import Scanner, Status
+from advisor.ingest.readers.kineto.native.scanner import Scanner
+from advisor.ingest.readers.kineto.parser import Parser
 from advisor.ingest.readers.kineto.reread import RepairedChunk
 from advisor.ingest.readers.kineto.trace import Trace, chunk_first_id
 
 _SCANNERS = 2
 _GROUP_BYTES = 8 << 20
 _WAIT_S = 0.2
-_FEW = 16
 Item = tuple[Trace, Chunk]
 
 
-@dataclass
-class Leftover:
-    """What the scanners gave up: chunks of a file by number, and those that are in no file."""
-
-    numbers: dict[int, set[int]] = field(default_factory=dict)
-    chunks: list[Item] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.numbers or self.chunks)
-
-
 class Scanning:
-    """Iterate over :meth:`batches` of ``event``; then ``leftover`` is complete.
+    """Iterate over :meth:`batches` of ``event``; then ``malformed`` is complete.
 
-    ``comm`` is called with batches of ``comm_event``, and ``comm_ended`` after the last of them,
+    ``malformed``: numbers of chunks, by file, that are no lists of whole events.
+    ``beside`` is called with batches of the other tables, and ``ended`` after the last of them,
     while the database still has events to write; both from the scanners' threads.
     """
 
     def __init__(
         self,
         items: Iterable[Item],
-        new_scanner: Callable[[], Scanner],
-        comm: Callable[[Any], None],
-        comm_ended: Callable[[], None],
+        new_scanner: Callable[[], Scanner | None],
+        new_parser: Callable[[], Parser],
+        beside: Callable[[Sequence[Any]], None],
+        ended: Callable[[], None],
     ) -> None:
-        self.leftover = Leftover()
+        self.malformed: dict[int, list[int]] = {}
         self._items = items
-        self._comm, self._comm_ended = comm, comm_ended
+        self._beside, self._ended = beside, ended
         self._scanning = _SCANNERS
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._failure: BaseException | None = None
-        self._seen: Counter[int] = Counter()
         self._groups: Queue[list[Item] | None] = Queue(_SCANNERS)
         self._made: Queue[Any] = Queue(_SCANNERS)
         self._threads = [threading.Thread(target=self._guarded, args=(self._feed,), daemon=True)]
         self._threads += [
-            threading.Thread(target=self._guarded, args=(self._scan, scanner), daemon=True)
-            for scanner in (new_scanner() for _ in range(_SCANNERS))
+            threading.Thread(target=self._guarded, args=(self._scan, *both), daemon=True)
+            for both in ((new_scanner(), new_parser()) for _ in range(_SCANNERS))
         ]
 
     def batches(self) -> Iterator[Any]:
@@ -119,7 +107,7 @@ class Scanning:
             if self._stopped.is_set():
                 return
             group.append(item)
-            size += len(item[1].text)
+            size += item[1].end - item[1].start
             if size >= _GROUP_BYTES:
                 self._put(self._groups, group)
                 group, size = [], 0
@@ -127,57 +115,49 @@ class Scanning:
         for _ in range(_SCANNERS):
             self._put(self._groups, None)
 
-    def _scan(self, scanner: Scanner) -> None:
+    def _scan(self, scanner: Scanner | None, parser: Parser) -> None:
         while (group := self._take(self._groups)) is not None:
             for trace, chunk in group:
-                self._scan_chunk(scanner, trace, chunk)
-            self._flush(scanner)
+                place = (trace.rank, trace.base_ns, chunk_first_id(trace, chunk))
+                if isinstance(chunk, RepairedChunk):
+                    parser.add(chunk.events, *place)
+                elif scanner is None or not self._scanned(scanner, chunk.text, place):
+                    self._parse(scanner, parser, trace, chunk, place)
+            for one in (scanner, parser):
+                self._flush(one)
         with self._lock:
             self._scanning -= 1
             last = not self._scanning
         if last and not self._stopped.is_set():
-            self._comm_ended()
+            self._ended()
         self._put(self._made, None)
 
-    def _scan_chunk(self, scanner: Scanner, trace: Trace, chunk: Chunk) -> None:
-        if not self._worth_it(trace):
-            self._give_up(trace, chunk)
+    def _parse(
+        self,
+        scanner: Scanner | None,
+        parser: Parser,
+        trace: Trace,
+        chunk: Chunk,
+        place: tuple[int, int, int],
+    ) -> None:
+        with self._lock:
+            text = trace.utf8(chunk.text)
+        if text is not chunk.text and scanner is not None and self._scanned(scanner, text, place):
             return
-        place = (trace.rank, trace.base_ns, chunk_first_id(trace, chunk))
-        status = self._scan_text(scanner, chunk.text, *place)
-        if status != "done":
+        if not parser.parse(text, trace.source.limits.nesting, *place):
             with self._lock:
-                text = trace.utf8(chunk.text)
-            if text is not chunk.text:
-                status = self._scan_text(scanner, text, *place)
-        if status != "done":
-            self._give_up(trace, chunk)
+                self.malformed.setdefault(trace.number, []).append(chunk.number)
 
-    def _scan_text(self, scanner: Scanner, text: bytearray, *place: int) -> Status:
+    def _scanned(self, scanner: Scanner, text: bytearray, place: tuple[int, int, int]) -> bool:
         status = scanner.scan(text, *place)
         if status == "full":
             self._flush(scanner)
             status = scanner.scan(text, *place)
-        return status
+        return status == "done"
 
-    def _worth_it(self, trace: Trace) -> bool:
-        """False for a trace most of whose chunks were refused: the database reads the rest."""
-        with self._lock:
-            self._seen[trace.number] += 1
-            refused = len(self.leftover.numbers.get(trace.number, ()))
-            return refused < _FEW or 2 * refused < self._seen[trace.number]
-
-    def _give_up(self, trace: Trace, chunk: Chunk) -> None:
-        with self._lock:
-            if isinstance(chunk, RepairedChunk):
-                self.leftover.chunks.append((trace, chunk))
-            else:
-                self.leftover.numbers.setdefault(trace.number, set()).add(chunk.number)
-
-    def _flush(self, scanner: Scanner) -> None:
-        if scanner.empty:
+    def _flush(self, made: Scanner | Parser | None) -> None:
+        if made is None or made.empty:
             return
-        events, comm = scanner.take()
-        if comm.num_rows:
-            self._comm(comm)
+        events, *others = made.take()
+        self._beside(others)
         self._put(self._made, events)

@@ -1,8 +1,7 @@
 /* Turns a chunk of a Kineto trace (a JSON array of whole events) into rows, in one pass.
  *
- * It accepts only text that is regular in every respect, and then yields exactly what the database's
- * parser and the SQL of events_sql.py yield; a chunk with anything else in it is refused and goes
- * that way. Traces are untrusted: reads, depth and memory are bounded. */
+ * It accepts only text that is regular in every respect, and then yields exactly what parser.py
+ * yields; a chunk with anything else in it is refused and goes that way. Traces are untrusted: reads, depth and memory are bounded. */
 #include "event.h"
 
 #define MAX_CATEGORIES 64

@@ -18,13 +18,11 @@ from advisor.ingest.classes import (
     keeps_shapes,
     runs_on_device,
 )
-from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto import event_fields
 
 Status = Literal["done", "refused", "full"]
 _DONE, _REFUSED, _FULL, _ASK = range(4)
-_ON_STREAM, _NO_CATEGORY, _WITH_SHAPES = 1, 2, 8
-_MOST_ASKED = 100_000
-"""Distinct names after which the database's regular expressions are faster than asking here."""
+_ON_STREAM, _NO_CATEGORY = 1, 2
 ROWS = 65_536
 
 # In the order of scan.c: (column, type, may be null).
@@ -48,7 +46,9 @@ EVENTS = pa.schema(
     + [(name, kind) for name, kind, _ in _COLUMNS[1:]]
 )
 _KINDS = {"VARCHAR": "t", "BIGINT": "l", "INTEGER": "i"}
-_COMM = {column: _KINDS[sql.ARGS[key]] for column, key in sql.COMM_COLUMNS.items()}
+_COMM = {
+    column: _KINDS[event_fields.ARGS[key]] for column, key in event_fields.COMM_COLUMNS.items()
+}
 COMM_EVENTS = pa.schema(
     [("rank", pa.int32()), ("event_id", pa.int64())]
     + [(column, pa.string() if kind == "t" else pa.int64()) for column, kind in _COMM.items()]
@@ -130,18 +130,17 @@ class Scanner:
         self._library = library
         self._pool = _Pool(library)
         self._lean = lean
-        self._classes = [*_class_names(), sql.METADATA]
+        self._classes = [*_class_names(), event_fields.METADATA]
         self._class_texts = [name.encode() for name in self._classes]
-        self._asked = 0
         names = ("device", "stream", "correlation", external_key, "bytes", "name", "rank")
-        keys = [key.encode() for key in (*names, *sql.COMM_COLUMNS.values())]
+        keys = [key.encode() for key in (*names, *event_fields.COMM_COLUMNS.values())]
         self._handle = library.advisor_scanner_new(
             (ctypes.c_char_p * len(keys))(*keys),
             len(keys),
             "".join(_COMM.values()).encode(),
-            len(sql.SHAPE_COLUMNS),
-            "".join(sql.INSTANTS).encode(),
-            sql.IGNORED_PHASES.encode(),
+            len(event_fields.SHAPE_COLUMNS),
+            "".join(event_fields.INSTANTS).encode(),
+            event_fields.IGNORED_PHASES.encode(),
             merged,
             len(self._classes) - 1,
             secrets.randbits(64),
@@ -172,16 +171,15 @@ class Scanner:
         address = ctypes.addressof(held)
         library.advisor_begin(scanner, batch, address, len(text), rank, base_ns, first_id)
         while (status := library.advisor_scan(scanner, batch)) == _ASK:
-            if self._asked >= _MOST_ASKED or not self._answer():
+            if not self._answer():
                 library.advisor_undo(scanner, batch)
-                status = _REFUSED if self._asked >= _MOST_ASKED else _FULL
+                status = _FULL
                 break
         if status == _FULL and self.empty:
             return "refused"
         return "done" if status == _DONE else "full" if status == _FULL else "refused"
 
     def _answer(self) -> bool:
-        self._asked += 1
         places, sizes = (ctypes.c_void_p * 2)(), (ctypes.c_int64 * 2)()
         flags = self._library.advisor_question(self._handle, places, sizes)
         texts = [
@@ -197,7 +195,7 @@ class Scanner:
                 self._classes.index(class_),
                 runs_on_device(category),
                 keeps_shapes(name),
-                self._lean and class_ in sql.NOT_LEAN,
+                self._lean and class_ in event_fields.NOT_LEAN,
                 decided_by_category(category),
             )
         )

@@ -212,13 +212,6 @@ class Sandbox:
         known = _tables().get(table)
         return {column.name: column for column in known.columns} if known else {}
 
-    def view_columns(self, view: str) -> dict[str, str]:
-        """Columns of a view in order, with their types in SQL."""
-        self._make(view)
-        return dict(
-            self.con.execute(f'SELECT column_name, column_type FROM (DESCRIBE "{view}")').fetchall()
-        )
-
     def holds(self, table: str, where: str, values: Mapping[str, Any]) -> bool:
         """Whether a table or view has a row for which ``where`` holds ('': any row)."""
         if table not in _tables():

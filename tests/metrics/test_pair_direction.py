@@ -8,7 +8,7 @@ from advisor.metrics.links.peers import PeerExcess, pair_direction
 
 
 def peer(ranks: tuple[int, ...], *, slow: bool, op: str = "send") -> PeerExcess:
-    return PeerExcess(None, op, 4_000_000, ranks, 20, 2e6, 1e6, 0.5 if slow else 0.0, 0.5, slow,
+    return PeerExcess(None, op, 4_000_000, ranks, 20, 2e6, 0.5 if slow else 0.0, 0.5, slow,
                       1e-6 if slow else 1.0)  # fmt: skip
 
 

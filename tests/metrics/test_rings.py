@@ -40,7 +40,6 @@ def ring_of(
         sure=sure,
         lags=lags - lags.mean(axis=1, keepdims=True),
         errors=np.full(len(ranks), 0.015),
-        units_ns=(),
         independent=float(len(lags)),
     )
 

@@ -28,7 +28,7 @@ _WAKE_NS = 150_000
 
 class Ring(NamedTuple):
     """The ends of one group's calls of one operation: ``lags`` has a row per call, in shares of
-    the call's time, a column per rank of ``known``; ``units_ns`` are the typical ones in ns.
+    the call's time, a column per rank of ``known``.
 
     Ends are compared among ranks of the same number in ``alike`` only: a clock that may hold
     stagger tells nothing of its ranks' ends against others'.
@@ -42,7 +42,6 @@ class Ring(NamedTuple):
     sure: bool  # whether a small offset of one of the clocks would have shown
     lags: Floats
     errors: Floats
-    units_ns: tuple[float, ...]
     independent: float
     """How many calls the rows are worth: in a step, who came late to one call comes late to the
     next, and ends late because it came late."""
@@ -105,7 +104,6 @@ def observe(
         sure=any(alike) or all(clocks[r].identified for r in known if r in clocks),
         lags=centred(lags, errors, alike),
         errors=errors,
-        units_ns=tuple(float(value) for value in np.round(np.median(late, axis=0))),
         segments=each,
         independent=independent,
     )

@@ -39,7 +39,6 @@ class PeerExcess(NamedTuple):
     ranks: tuple[int, ...]
     calls: int
     median_ns: float
-    fastest_ns: float
     share: float
     others_share: float
     slow: bool
@@ -124,7 +123,6 @@ def _compare(
                 ranks=place[1],
                 calls=len(times),
                 median_ns=medians[place],
-                fastest_ns=base,
                 share=shares[place],
                 others_share=max(shares.values()),
                 slow=slow,

@@ -51,9 +51,9 @@ def refuse(given: Iterable[str], jobs: Mapping[str, Workload]) -> None:
 
 
 def _takes(job: Workload, takers: tuple[str, ...]) -> bool:
-    modules = strategies.resolve(job.strategy)
-    names = {str(module.NAME) for module in modules}
-    kinds = {module.KIND for module in modules}
+    parts = strategies.resolve(job.strategy)
+    names = {part.name for part in parts}
+    kinds = {part.kind for part in parts}
     if "expert" in kinds and "data" not in kinds:
         names.add("ddp")  # what goes around expert parallelism unless another is named
     return bool(names & set(takers))

@@ -148,8 +148,8 @@ def job_identity(workload: Workload) -> Identity:
             job, degrees = strategies.prepare(workload.with_settings(point))
         except AdvisorError:
             return None
-        modules = strategies.resolve(job.strategy)
-        if len(modules) > 1 and any(getattr(degrees, module.KIND) == 1 for module in modules):
+        parts = strategies.resolve(job.strategy)
+        if len(parts) > 1 and any(getattr(degrees, part.kind) == 1 for part in parts):
             return None  # one of its kinds spans a single rank: the others alone are the strategy
         document = job.model_dump(exclude=set(_LAYOUT))
         document["bucket_cap_mb"] = min(job.bucket_cap_mb, gradient_mb)
@@ -161,7 +161,7 @@ def job_identity(workload: Workload) -> Identity:
             document["wrap_layers"] = wrap
             for setting in ("prefetch_forward", "prefetch_backward"):
                 document[setting] = min(document[setting], ahead)
-        names = tuple(str(module.NAME) for module in modules)
+        names = tuple(part.name for part in parts)
         return repr((names, degrees, sorted(document.items(), key=lambda item: item[0])))
 
     return identity

@@ -1,10 +1,7 @@
-"""Parallelism, applied from outside to single-device models: one file per strategy, found by name.
+"""Parallelism, applied from outside to single-device models: files found by name, and variants.
 
-A strategy module has
-
-- ``NAME``, and ``KIND``: the dimension (pipeline, tensor, expert or data);
-- ``checks(case)``: reasons why it cannot run, each naming both settings; asked before launch;
-- ``apply(job)``: changes one rank's job.
+A strategy's file has ``KIND``, the dimension (pipeline, tensor, expert or data), ``checks(case)``
+and ``apply(job)``; what these take besides makes its variants.
 
 Strategies of different kinds are joined by ``+`` and applied in a fixed order: the pipeline cuts
 the model first; tensor and expert parallelism replace parts of its layers; activation checkpointing
@@ -22,7 +19,7 @@ import pkgutil
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 from torch.utils.checkpoint import checkpoint
 
@@ -30,31 +27,53 @@ from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.profile import models, sizes
 from advisor.profile.strategies import mesh
-from advisor.profile.strategies.base import Case, Degrees, Job, default_optimizer, layers_of
+from advisor.profile.strategies.base import (
+    Case,
+    Degrees,
+    Job,
+    Strategy,
+    default_optimizer,
+    layers_of,
+)
 
 ORDER = ("pipeline", "tensor", "expert", "data")
-_SHARED = {
-    *("base", "ddp_hooks", "deepspeed_zero", "fsdp1", "fully_shard"),
-    *("mesh", "pipeline", "tensor"),
+_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ddp-bf16": ("ddp_hooks", {"hook": "bf16_compress_hook"}),
+    "ddp-fp16": ("ddp_hooks", {"hook": "fp16_compress_hook"}),
+    "deepspeed-zero1": ("deepspeed_zero", {"stage": 1}),
+    "deepspeed-zero2": ("deepspeed_zero", {"stage": 2}),
+    "deepspeed-zero3": ("deepspeed_zero", {"stage": 3}),
+    "fsdp1-full": ("fsdp1", {"strategy": "FULL_SHARD"}),
+    "fsdp1-grad": ("fsdp1", {"strategy": "SHARD_GRAD_OP"}),
+    # As ZeRO stage 3, and as stage 2: parameters are kept from forward to their backward.
+    "fsdp2": ("fully_shard", {"reshard_after_forward": True}),
+    "fsdp2-zero2": ("fully_shard", {"reshard_after_forward": False}),
+    # All micro-batches are alive at the turn (Huang et al. 2019).
+    "pp-gpipe": ("pipeline", {"schedule": "ScheduleGPipe"}),
+    "tp": ("tensor", {"sequence": False}),
+    "tp-sp": ("tensor", {"sequence": True}),
 }
+_SHARED = {"base", "mesh", *(file for file, _ in _VARIANTS.values())}
 _ALIASES = {"dp": "ddp"}
 
 
 @cache
 def names() -> tuple[str, ...]:
     """All strategies, in alphabetical order: files by their names, with ``-`` for ``_``."""
-    modules = pkgutil.iter_modules([str(Path(__file__).parent)])
-    return tuple(sorted(one.name.replace("_", "-") for one in modules if one.name not in _SHARED))
+    files = {one.name for one in pkgutil.iter_modules([str(Path(__file__).parent)])} - _SHARED
+    return tuple(sorted([*_VARIANTS, *(file.replace("_", "-") for file in files)]))
 
 
-def _module(name: str) -> ModuleType:
+def _strategy(name: str) -> Strategy:
     """A strategy, imported when somebody uses it: some of torch takes as long to import as all of
     it, in every rank."""
-    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    file, how = _VARIANTS.get(name, (name.replace("-", "_"), {}))
+    module = importlib.import_module(f"{__name__}.{file}")
+    return Strategy(name, module.KIND, partial(module.checks, **how), partial(module.apply, **how))
 
 
-def resolve(name: str) -> list[ModuleType]:
-    """The modules of a strategy name, in the order in which they are applied.
+def resolve(name: str) -> list[Strategy]:
+    """The strategies of a joined name, in the order in which they are applied.
 
     Names are joined by ``+``, at most one of each kind. Raises AdvisorError.
     """
@@ -63,15 +82,14 @@ def resolve(name: str) -> list[ModuleType]:
     for part in parts:
         if part not in known:
             raise AdvisorError(f"unknown strategy '{part}'", hint=f"known: {', '.join(known)}")
-    modules = [_module(part) for part in parts]
-    modules.sort(key=lambda module: ORDER.index(module.KIND))
-    for first, second in pairwise(modules):
-        if first.KIND == second.KIND:
+    found = sorted(map(_strategy, parts), key=lambda part: ORDER.index(part.kind))
+    for first, second in pairwise(found):
+        if first.kind == second.kind:
             raise AdvisorError(
-                f"strategies {first.NAME} and {second.NAME} are both {first.KIND} parallelism",
+                f"strategies {first.name} and {second.name} are both {first.kind} parallelism",
                 hint="join strategies of different kinds",
             )
-    return modules
+    return found
 
 
 def prepare(workload: Workload) -> tuple[Workload, Degrees]:
@@ -79,20 +97,20 @@ def prepare(workload: Workload) -> tuple[Workload, Degrees]:
 
     Returns the workload with gradient_accumulation worked out from global_batch, and the degrees.
     """
-    modules = resolve(workload.strategy)
+    parts = resolve(workload.strategy)
     shape = models.shape_of(workload)
-    degrees, problems = mesh.degrees(workload, modules)
+    degrees, problems = mesh.degrees(workload, parts)
     if workload.global_batch is not None and not problems:
         workload, problems = _accumulate(workload, workload.global_batch, degrees)
     problems += models.checks(workload, shape)
-    if workload.world_size == 1 and any(module.NAME != "single" for module in modules):
+    if workload.world_size == 1 and any(part.name != "single" for part in parts):
         problems.append(
             f"strategy {workload.strategy} and world_size 1: no other rank to work with; "
             "use strategy single, or 2 ranks or more"
         )
     if not problems:
-        case = Case(workload, shape, degrees, tuple(str(module.NAME) for module in modules))
-        problems = [problem for module in modules for problem in module.checks(case)]
+        case = Case(workload, shape, degrees, tuple(part.name for part in parts))
+        problems = [problem for part in parts for problem in part.checks(case)]
     if problems:
         raise AdvisorError("\n".join(problems), where=f"strategy {workload.strategy}")
     return workload, degrees
@@ -105,29 +123,29 @@ def check(workload: Workload) -> None:
 
 def apply(job: Job) -> None:
     """Apply the workload's strategy to a job, in the order explained above."""
-    for module in cut(job):
-        module.apply(job)
+    for part in cut(job):
+        part.apply(job)
     if job.build_schedule is not None:
         job.build_schedule()
     if job.optimizer is None:
         job.optimizer = default_optimizer(job)
 
 
-def cut(job: Job) -> list[ModuleType]:
+def cut(job: Job) -> list[Strategy]:
     """The part that divides the model; what data parallelism goes around it is returned.
 
     It needs no data and no device, so that a plan can run it on torch's meta device.
     """
-    modules = resolve(job.workload.strategy)
+    found = resolve(job.workload.strategy)
     job.meshes = mesh.build(job.degrees, job.device.type)
     job.data_rank = mesh.data_rank(job.degrees, job.rank)
     job.autocast = job.workload.precision == "bf16"
-    around = [module for module in modules if module.KIND == "data"]
+    around = [one for one in found if one.kind == "data"]
     if not around and job.degrees.data > 1:
-        around = [_module("ddp")]
-    for module in modules:
-        if module not in around:
-            module.apply(job)
+        around = [_strategy("ddp")]
+    for one in found:
+        if one not in around:
+            one.apply(job)
     if job.workload.activation_checkpointing == "full":
         for part in job.parts:
             for layer in layers_of(part):

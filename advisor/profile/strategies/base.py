@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -38,6 +38,16 @@ class Case:
     shape: Any
     degrees: Degrees
     names: tuple[str, ...]
+
+
+class Strategy(NamedTuple):
+    """One kind of parallelism: ``checks`` gives reasons why it cannot run, each naming both
+    settings, before launch; ``apply`` changes one rank's job."""
+
+    name: str
+    kind: str
+    checks: Callable[[Case], list[str]]
+    apply: Callable[[Job], None]
 
 
 @dataclass

@@ -19,7 +19,6 @@ from advisor.profile import names
 from advisor.profile.ranges import named
 from advisor.profile.strategies.base import Case, Job
 
-NAME = "ddp"
 KIND = "data"
 
 _STEPS_WITH_LOGGING_DATA = 10  # the reducer refreshes its logging data in the first iterations

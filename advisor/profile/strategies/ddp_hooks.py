@@ -1,4 +1,4 @@
-"""Makes the strategies that put a communication hook into DDP: one function for all of them.
+"""DDP with a communication hook: torch's own that cast gradients on the wire, or another one.
 
 Here the reducer hands each bucket to Python anyway, so its range is opened around the hook.
 """
@@ -10,13 +10,25 @@ from functools import wraps
 from typing import Any
 
 from torch.distributed import GradBucket
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 from advisor.profile import names
 from advisor.profile.ranges import named
 from advisor.profile.strategies import ddp
-from advisor.profile.strategies.base import Job
+from advisor.profile.strategies.base import Case, Job
 
+KIND = "data"
 Hook = Callable[[Any, GradBucket], Any]
+
+
+def checks(case: Case, **_: object) -> list[str]:
+    """As DDP."""
+    return ddp.checks(case)
+
+
+def apply(job: Job, *, hook: str) -> None:
+    """DDP and a hook of torch's own."""
+    apply_with_hook(job, getattr(default_hooks, hook), lambda group: group)
 
 
 def apply_with_hook(job: Job, hook: Hook, state: Callable[[Any], Any]) -> None:

@@ -21,7 +21,6 @@ from advisor.profile.strategies import ddp
 from advisor.profile.strategies.base import Case, Job
 from advisor.profile.strategies.ddp_hooks import apply_with_hook
 
-NAME = "ddp-powersgd"
 KIND = "data"
 
 _PLAIN_ITERATIONS = 2  # the least PowerSGDState takes with error feedback

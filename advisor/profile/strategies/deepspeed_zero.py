@@ -19,7 +19,10 @@ from advisor.profile.strategies.base import OPTIMIZERS, Case, Job
 EXTRA = "pip install 'nccl-advisor[deepspeed]'"
 
 
-def checks(case: Case, stage: int) -> list[str]:
+KIND = "data"
+
+
+def checks(case: Case, *, stage: int) -> list[str]:
     """The package, and what its engine does not take or has not been tried with here."""
     name, degrees, workload = f"deepspeed-zero{stage}", case.degrees, case.workload
     problems = []
@@ -41,7 +44,7 @@ def checks(case: Case, stage: int) -> list[str]:
     return problems
 
 
-def shard(job: Job, stage: int) -> None:
+def apply(job: Job, *, stage: int) -> None:
     """Put the model under DeepSpeed's engine; its step is the optimizer's."""
     os.environ["DS_ACCELERATOR"] = job.device.type
     import deepspeed

@@ -18,7 +18,6 @@ from advisor.profile.models.moe import Experts, SparseMlp
 from advisor.profile.strategies import mesh
 from advisor.profile.strategies.base import Case, Job, layers_of
 
-NAME = "ep"
 KIND = "expert"
 
 

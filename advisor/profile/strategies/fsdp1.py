@@ -11,8 +11,10 @@ from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from advisor.config.workload import Workload
 from advisor.profile.strategies.base import Case, Job, layers_of
 
+KIND = "data"
 
-def checks(case: Case) -> list[str]:
+
+def checks(case: Case, **_: object) -> list[str]:
     """FSDP1 wraps every layer by itself and knows neither DTensors nor pipelines nor experts."""
     problems = []
     name, degrees, workload = case.names[-1], case.degrees, case.workload
@@ -30,7 +32,7 @@ def checks(case: Case) -> list[str]:
     return problems
 
 
-def shard(job: Job, strategy: ShardingStrategy) -> None:
+def apply(job: Job, *, strategy: str) -> None:
     """Wrap the model."""
     workload = job.workload
     (model,) = job.parts
@@ -38,7 +40,7 @@ def shard(job: Job, strategy: ShardingStrategy) -> None:
     wrapped = FullyShardedDataParallel(
         model,
         process_group=job.data_group(),
-        sharding_strategy=strategy,
+        sharding_strategy=ShardingStrategy[strategy],
         auto_wrap_policy=ModuleWrapPolicy({type(layer) for layer in layers_of(model)}),
         mixed_precision=_precision(workload),
         device_id=job.device,

@@ -22,7 +22,10 @@ from advisor.profile.strategies.mesh import DATA
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def checks(case: Case) -> list[str]:
+KIND = "data"
+
+
+def checks(case: Case, **_: object) -> list[str]:
     """Prefetch needs units to fetch ahead of the one that computes."""
     workload = case.workload
     size, layers = workload.wrap_layers, _most_layers(case)
@@ -46,7 +49,7 @@ def _most_layers(case: Case) -> int:
     return -(-int(case.shape.layers) // stages)
 
 
-def shard_data(job: Job, *, reshard_after_forward: bool) -> None:
+def apply(job: Job, *, reshard_after_forward: bool) -> None:
     """Shard over the data-parallel ranks, if there are several."""
     if job.degrees.data > 1:
         shard(job, job.meshes[DATA], reshard_after_forward=reshard_after_forward)

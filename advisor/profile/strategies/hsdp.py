@@ -8,9 +8,7 @@ from __future__ import annotations
 from advisor.profile.strategies import fully_shard, mesh
 from advisor.profile.strategies.base import Case, Job
 
-NAME = "hsdp"
 KIND = "data"
-SHARDS_WITHIN_REPLICAS = True
 
 
 def checks(case: Case) -> list[str]:

@@ -7,13 +7,12 @@ they stay on neighbouring ranks), then sharding or experts, then replicas, pipel
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
 from torch.distributed.device_mesh import init_device_mesh
 
 from advisor.config.workload import Workload
-from advisor.profile.strategies.base import Degrees
+from advisor.profile.strategies.base import Degrees, Strategy
 
 PIPELINE, REPLICATE, SHARD, TENSOR = "pp", "replicate", "shard", "tp"
 DATA, BOTH = "dp", "replicate+shard"
@@ -22,14 +21,14 @@ _SETTING = {"pipeline": "pp", "tensor": "tp", "expert": "ep"}
 _COMBINED_DEGREE = 2
 
 
-def degrees(workload: Workload, modules: Sequence[ModuleType]) -> tuple[Degrees, list[str]]:
+def degrees(workload: Workload, parts: Sequence[Strategy]) -> tuple[Degrees, list[str]]:
     """The degrees of a strategy, and what is wrong with them (each problem names both settings).
 
     A kind of parallelism that stands alone spans the whole world; joined to others it spans 2 ranks
     unless the workload says otherwise. What is left is data parallelism.
     """
-    kinds = [str(module.KIND) for module in modules]
-    names = "+".join(str(module.NAME) for module in modules)
+    kinds = [part.kind for part in parts]
+    names = "+".join(part.name for part in parts)
     world = workload.world_size
     problems = []
     chosen: dict[str, int] = {}
@@ -54,7 +53,7 @@ def degrees(workload: Workload, modules: Sequence[ModuleType]) -> tuple[Degrees,
             f"strategy {names} ({_said(chosen)}) and world_size {world}: {data} replicas need "
             f"data parallelism, e.g. strategy ddp+{names}"
         )
-    shard, problem = _shard(workload, modules, data)
+    shard, problem = _shard(workload, parts, data)
     problems += problem
     return Degrees(
         chosen.get("pipeline", 1), chosen.get("tensor", 1), data, expert, shard
@@ -88,8 +87,8 @@ def data_rank(degrees: Degrees, rank: int) -> int:
     return rank // degrees.tensor % degrees.data
 
 
-def _shard(workload: Workload, modules: Sequence[ModuleType], data: int) -> tuple[int, list[str]]:
-    shards = any(getattr(module, "SHARDS_WITHIN_REPLICAS", False) for module in modules)
+def _shard(workload: Workload, parts: Sequence[Strategy], data: int) -> tuple[int, list[str]]:
+    shards = any(part.name == "hsdp" for part in parts)
     asked = workload.shard
     if not shards:
         if asked is None:

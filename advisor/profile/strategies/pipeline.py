@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import pipelining
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel.ddp import _reconstruct_dtensor
@@ -27,8 +28,10 @@ from advisor.profile.ranges import named
 from advisor.profile.strategies import mesh
 from advisor.profile.strategies.base import Case, Job
 
+KIND = "pipeline"
 
-def checks(case: Case, *, stages_per_rank: int = 1) -> list[str]:
+
+def checks(case: Case, *, stages_per_rank: int = 1, **_: object) -> list[str]:
     """There must be a layer for every stage."""
     size, workload, layers = case.degrees.pipeline, case.workload, case.shape.layers
     stages = size * stages_per_rank
@@ -50,7 +53,7 @@ def checks(case: Case, *, stages_per_rank: int = 1) -> list[str]:
     return problems
 
 
-def cut(job: Job, schedule: Callable[..., Any], *, stages_per_rank: int = 1) -> None:
+def apply(job: Job, *, schedule: str, stages_per_rank: int = 1) -> None:
     """Keep this rank's stages, and plan the schedule for when they are wrapped."""
     size = job.degrees.pipeline
     group = job.meshes[mesh.PIPELINE].get_group()
@@ -78,7 +81,7 @@ def cut(job: Job, schedule: Callable[..., Any], *, stages_per_rank: int = 1) -> 
         def share_of_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
             return next_token_loss(logits, labels) / micro_batches
 
-        job.schedule = schedule(
+        job.schedule = getattr(pipelining, schedule)(
             made if stages_per_rank > 1 else made[0],
             n_microbatches=micro_batches,
             loss_fn=share_of_loss,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from torch.distributed.pipelining import Schedule1F1B
-
 from advisor.profile.strategies import pipeline
 from advisor.profile.strategies.base import Case, Job
 
-NAME = "pp"
 KIND = "pipeline"
 
 
@@ -24,4 +21,4 @@ def checks(case: Case) -> list[str]:
 
 def apply(job: Job) -> None:
     """Cut the model."""
-    pipeline.cut(job, Schedule1F1B)
+    pipeline.apply(job, schedule="Schedule1F1B")

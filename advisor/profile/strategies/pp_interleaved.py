@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from torch.distributed.pipelining import ScheduleInterleaved1F1B
-
 from advisor.profile.strategies import pipeline
 from advisor.profile.strategies.base import Case, Job
 
-NAME = "pp-interleaved"
 KIND = "pipeline"
 
 
@@ -17,13 +14,13 @@ def checks(case: Case) -> list[str]:
     problems = pipeline.checks(case, stages_per_rank=workload.virtual_stages)
     if workload.virtual_stages < 2:
         problems.append(
-            f"strategy {NAME} and virtual_stages {workload.virtual_stages}: needs 2 or more, "
-            "or strategy pp"
+            f"strategy pp-interleaved and virtual_stages {workload.virtual_stages}: needs 2 "
+            "or more, or strategy pp"
         )
     if workload.gradient_accumulation % size:
         problems.append(
-            f"pp {size} and gradient_accumulation {workload.gradient_accumulation}: {NAME} runs "
-            "the micro-batches in rounds of pp"
+            f"pp {size} and gradient_accumulation {workload.gradient_accumulation}: pp-interleaved "
+            "runs the micro-batches in rounds of pp"
         )
     return problems
 
@@ -31,4 +28,4 @@ def checks(case: Case) -> list[str]:
 def apply(job: Job) -> None:
     """Cut the model."""
     stages = job.workload.virtual_stages
-    pipeline.cut(job, ScheduleInterleaved1F1B, stages_per_rank=stages)
+    pipeline.apply(job, schedule="ScheduleInterleaved1F1B", stages_per_rank=stages)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from advisor.profile.strategies.base import Case, Job
 
-NAME = "single"
 KIND = "data"
 
 
@@ -15,7 +14,7 @@ def checks(case: Case) -> list[str]:
         world = case.workload.world_size
         problems.append(f"strategy single and world_size {world}: single runs on one rank")
     if len(case.names) > 1:
-        others = "+".join(name for name in case.names if name != NAME)
+        others = "+".join(name for name in case.names if name != "single")
         problems.append(f"strategy single and {others}: single stands alone")
     return problems
 

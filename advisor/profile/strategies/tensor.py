@@ -33,6 +33,9 @@ _NORMS = ("attention_norm", "mlp_norm")
 _SEQUENCE = Shard(1)
 
 
+KIND = "tensor"
+
+
 def checks(case: Case, *, sequence: bool) -> list[str]:
     """Heads, widths (and the sequence) must be divisible; experts are cut by ep instead."""
     size, shape, workload = case.degrees.tensor, case.shape, case.workload
@@ -53,7 +56,7 @@ def checks(case: Case, *, sequence: bool) -> list[str]:
     return problems
 
 
-def cut(job: Job, *, sequence: bool) -> None:
+def apply(job: Job, *, sequence: bool) -> None:
     """Cut the layers of all parts over the tensor-parallel ranks."""
     if job.degrees.tensor == 1:
         return

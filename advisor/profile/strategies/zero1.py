@@ -7,7 +7,6 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from advisor.profile.strategies import ddp
 from advisor.profile.strategies.base import OPTIMIZERS, Case, Job
 
-NAME = "zero1"
 KIND = "data"
 
 

@@ -88,14 +88,17 @@ FROM placed p LEFT JOIN rank s ON s.rank = p.src LEFT JOIN rank d ON d.rank = p.
 --   exposed_ns: exposed communication per step, mean over ranks
 --   taken_ns: that, and what compute takes longer beside transfers
 --   step_share: share of the step that a sound network may give back
---   outweighed_ns: what a change that costs memory must give more than; null below a tenth of the step
+--   suits: what calls take is what one of these machines has, so that nothing accuses it
+--   outweighed_ns: what a change that costs memory must give more than; null where it suits, or below a
+--     tenth of the step
 --   least_gbps: of machines that are faster, the slowest likely network
 --   most_gbps: and the fastest
 CREATE VIEW slow_network AS
 SELECT p.* REPLACE (least(savings_ns, taken_ns) AS savings_ns,
     least(savings_high_ns, taken_ns) AS savings_high_ns),
-  least(p.savings_ns, exposed_ns) / step_ns AS step_share,
-  CASE WHEN step_share >= 0.1 THEN least(p.savings_ns, taken_ns) / 0.8 END AS outweighed_ns,
+  least(p.savings_ns, taken_ns) / step_ns AS step_share,
+  coalesce((try_cast(evidence AS JSON) ->> '$.suits')::BOOLEAN, false) AS suits,
+  CASE WHEN step_share >= 0.1 AND NOT suits THEN step_share * step_ns / 0.8 END AS outweighed_ns,
   measured_gbps / (1 - share_low) AS least_gbps,
   measured_gbps / (1 - share_high) AS most_gbps
 FROM (SELECT slow_place.*, exposed_ns, exposed_ns + slowed_ns AS taken_ns FROM slow_place,

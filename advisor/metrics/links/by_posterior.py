@@ -16,7 +16,8 @@ from advisor.metrics.links.named import LIKELY, SURE, culprit_of, network_culpri
 from advisor.metrics.links.slow_location import Found, slow_location
 from advisor.metrics.rings.locations import Home
 
-# A machine's network is faster than the recorded one beyond what efficiencies differ by.
+# A machine's network is faster than the recorded one beyond what efficiencies differ by: twice the
+# standard deviation of EFFICIENCY (expected.py).
 _CLEARLY_FASTER = 1.35
 # Standard deviation of the logarithm of like calls' times between hosts: twice that of quiet
 # networks, where it is under 0.1, whatever overlaps.
@@ -36,7 +37,7 @@ def by_posterior(data: Inputs, home: Mapping[int, Home]) -> list[Seen]:
     if found is None or seen is None:
         return []
     whole = None
-    if seen.expected_from in ("stagger", "peer groups") and seen.culprit.kind != "candidates":
+    if seen.expected_from in ("stagger", "peer groups"):
         own = 1.0 if found.locations[0].inside else found.slowdown[2]
         whole = _by_sheet(data, home, found, beside=own)
     return [seen] if whole is None else [seen, whole]
@@ -133,13 +134,14 @@ def _by_sheet(
     slower = [factor for factor in factors if factor > _CLEARLY_FASTER]
     if not slower:
         return None
+    alike = (1 / _CLEARLY_FASTER <= factor <= _CLEARLY_FASTER for factor in found.against.values())
     return Seen(
         network_culprit(data, home),
         excess_of((slower[0], float(np.median(slower)), slower[-1])),
         found.calls,
         "data sheet",
         None,
-        {"healthy": found.nothing, "machines": dict(found.against)},
+        {"healthy": found.nothing, "machines": dict(found.against), "suits": any(alike)},
     )
 
 

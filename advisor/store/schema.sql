@@ -437,7 +437,8 @@ CREATE TABLE host_gap (
   idle_ns BIGINT NOT NULL,          -- time of it in which the device did nothing
   host_ns BIGINT,                   -- of that, until the host launched what ends it; null where no launch is recorded
   name VARCHAR,                     -- the host's operation, as recorded
-  event_id BIGINT                   -- its event
+  event_id BIGINT,                  -- its event
+  moving_ns BIGINT                  -- since the host began it, until the stretch: how long the device had no compute, only transfers; null without an event
 );
 
 -- Copies and fills of each rank's device, per step.

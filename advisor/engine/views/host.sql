@@ -73,6 +73,12 @@ FROM (FROM rank_gap_kind WHERE rank IS NOT NULL) JOIN slowest USING (kind), (
   SELECT any_value(f.step_ns) AS typical_ns, avg(u.step_ns)::BIGINT AS mean_ns
   FROM used_step u SEMI JOIN closed_step USING (step), facts f) GROUP BY kind;
 
+-- How long each rank's device only communicates or copies while its host loads data already, before it
+-- idles for that: mean of the closed steps. The next pass might run meanwhile, were its data there.
+CREATE VIEW loader_cover AS
+SELECT rank, sum(moving_ns) / (SELECT count(*) FROM closed_step) AS ns
+FROM host_gap SEMI JOIN closed_step USING (step) WHERE kind = 'data-loading' GROUP BY rank;
+
 -- What a recording says of its own workload; empty for other people's traces.
 --   precision: of compute, as the workload's file names it
 --   strategy: as the command line names it

@@ -164,11 +164,11 @@ def _queue_full(events: Events, rank: int) -> Intervals:
 
 def largest(
     activity: HostActivity, kind: int, low: int, high: int
-) -> tuple[str | None, int | None]:
-    """Name and event of the span of a kind that overlaps most with a stretch."""
+) -> tuple[str | None, int | None, int | None]:
+    """Name, event and start of the span of a kind that overlaps most with a stretch."""
     own = np.flatnonzero((activity.kind == kind) & (activity.start < high) & (activity.end > low))
     if not len(own):
-        return None, None
+        return None, None, None
     shared = np.minimum(activity.end[own], high) - np.maximum(activity.start[own], low)
     place = int(own[np.argmax(shared)])
-    return str(activity.name[place]), int(activity.event_id[place])
+    return str(activity.name[place]), int(activity.event_id[place]), int(activity.start[place])

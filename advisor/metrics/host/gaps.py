@@ -97,16 +97,22 @@ def gap_rows(
         named = kinds[long] != "other"
         long, number = long[named], number[named]
     until = gaps.until if gaps is not None and (line.launch != MISSING).any() else None
+    computes = occupancy.compute.end
+    until_then = int(low[0])
     rows = []
     for place, step in zip(long.tolist(), number.tolist(), strict=True):
         begin, kind = int(low[place]), str(kinds[place])
         end = min(int(high[place]), ends.get(step, int(high[place])))
-        name, event_id = None, None
+        name, event_id, moving = None, None, None
         if gaps is not None and gaps.span[place] >= 0:
             span = int(gaps.span[place])
             name, event_id = str(activity.name[span]), int(activity.event_id[span])
         elif kind in _PLACES:
-            name, event_id = largest(activity, _PLACES[kind], begin, end)
+            name, event_id, began = largest(activity, _PLACES[kind], begin, end)
+            computed = int(np.searchsorted(computes, begin, "right"))
+            if gaps is not None and began is not None and computed:
+                moving = max(0, begin - max(began, int(computes[computed - 1]), until_then))
+        until_then = end
         rows.append(
             {
                 "run": run,
@@ -119,6 +125,7 @@ def gap_rows(
                 "host_ns": None if until is None else min(int(until[place]), end) - begin,
                 "name": name,
                 "event_id": event_id,
+                "moving_ns": moving,
             }
         )
     return rows

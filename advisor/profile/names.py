@@ -22,6 +22,7 @@ FORWARD = "## forward ##"
 BACKWARD = "## backward ##"
 OPTIMIZER = "## optimizer ##"
 DATA = "## data ##"
+COLLECTION = "gc.collect"
 PICKLING = (PICKLES, UNPICKLES)
 """Functions of ``torch.distributed.distributed_c10d``, as ranges of the same names."""
 

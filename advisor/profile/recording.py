@@ -25,6 +25,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from advisor.config.atomic_files import removed_at_end
 from advisor.profile import names
+from advisor.profile.garbage import collections_marked
 from advisor.profile.objects import pickling_marked
 
 GLOO_THREAD_NAME = "pt_gloo_runloop"
@@ -85,6 +86,7 @@ class Recording:
 
     def __enter__(self) -> Recording:
         self._marks.enter_context(pickling_marked())
+        self._marks.enter_context(collections_marked())
         self._profiler.__enter__()
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -130,6 +131,25 @@ def test_what_collectives_pickle_is_marked_while_it_is_recorded(tmp_path: Path) 
     marks = [e["name"] for e in events if e.get("cat") == "user_annotation"]
     assert [marks.count(name) for name in names.PICKLING] == [2, 2]
     assert (c10d._object_to_tensor, c10d._tensor_to_object) == own
+
+
+def test_full_collections_of_garbage_are_marked_while_it_is_recorded(tmp_path: Path) -> None:
+    before = list(gc.callbacks)
+    with advisor.profiler(tmp_path, steps=3, skip=1) as recorder:
+        for _ in range(8):
+            torch.randn(64, 64).sum()
+            held = [[number] for number in range(300_000)]
+            gc.collect()
+            gc.collect(0)
+            torch.randn(64, 64).sum()
+            recorder.step()
+    assert held
+    assert gc.callbacks == before
+    with advisor.load(tmp_path) as run:
+        pauses = run.sql(
+            "SELECT DISTINCT kind, name FROM host_gap WHERE idle_ns > 5000000 AND name IS NOT NULL"
+        )
+    assert [list(pauses["kind"]), list(pauses["name"])] == [["garbage-collection"], ["gc.collect"]]
 
 
 def test_too_few_steps_says_so(tmp_path: Path) -> None:

@@ -62,6 +62,10 @@ class Unknown(NamedTuple):
     damaged: bool = False
 
 
+NO_SIGN = Unknown("is no trace or log that this tool knows")
+"""Text or bytes of nobody's form."""
+
+
 def why_unknown(source: Source) -> Unknown:
     """What is wrong with a file that no reader takes, and what to do."""
     head = source.head
@@ -94,7 +98,7 @@ def why_unknown(source: Source) -> Unknown:
     if not text:
         hint = "the job was killed before it wrote, or the disk is full: record again"
         return Unknown("is blank", hint, damaged=True)
-    return Unknown("is no trace or log that this tool knows")
+    return NO_SIGN
 
 
 def _empty_container(source: Source) -> Unknown:

@@ -82,9 +82,24 @@ def test_what_is_known_by_its_form_stands_before_what_is_probable(tmp_path: Path
     assert found["job"].evidence.facts["message"] == "out-of-memory"
 
 
-def test_a_text_without_a_failing_word_is_no_output_yet(tmp_path: Path) -> None:
-    log = tmp_path / "job.out"
-    log.write_text("writing a shard\n" * 9)
+def test_a_wait_at_the_start_that_ends_is_no_warning(tmp_path: Path) -> None:
+    waits = "Waiting in store based barrier to initialize process group for rank: 3"
+    done = "Rank 3: Completed store-based barrier for key:store_based_barrier_key:1 with 6 nodes."
+    logs = {"over": {"log": f"{waits}\n{done}\n"}, "waits": {"log": f"{waits}\n"}}
+    found = first_named(tmp_path, logs)
+    assert {name: item.severity.value for name, item in found.items()} == {
+        "over": "info",
+        "waits": "warning",
+    }
+
+
+def test_a_text_without_a_failing_word_is_an_output_by_its_name_alone(tmp_path: Path) -> None:
+    text = "writing a shard\n" * 9
+    (tmp_path / "job.out").write_text(text)
+    with advisor.load(str(tmp_path / "job.out")) as run:
+        assert not run.report.findings
+    log = tmp_path / "job.txt"
+    log.write_text(text)
     with pytest.raises(AdvisorError, match="no trace or log"), advisor.load(str(log)):
         pass
 

@@ -155,7 +155,7 @@ UNMARKED = [
      "processes."),
     ("kv-cache-space", "ValueError: No available memory for the cache blocks. Try increasing it."),
     ("ray-address", "RuntimeError: Every node should have a unique IP address. Got 2 nodes"),
-    ("sizes-do-not-divide", "ValueError: Mesh 'tp' is not available. Its dimension is 1"),
+    ("mesh-dimension", "ValueError: Mesh 'tp' is not available. Its dimension is 1"),
     ("parameter-in-parts", "ValueError: Trying to set a tensor (which has shape torch.Size([0]))"),
     ("crash-in-nccl", "PC: @     0xe1e2567f5014  (unknown)  ncclLocalOpAppend()"),
     # Of the program's own file, and not that shared memory is full.

@@ -84,6 +84,7 @@ from collections.abc import Sequence
 from advisor.ingest.readers._text import plain, unwrapped
 from advisor.ingest.readers.nccl_log.prefix import looks_like_log
 from advisor.ingest.source import HEAD_BYTES, ReadContext, Source
+from advisor.ingest.unknown import NO_SIGN, why_unknown
 
 FORMAT = "nccl-log"
 SUMMARY = "NCCL debug logs (NCCL_DEBUG=INFO, 2.8 to 2.30): topology, transports, tuning, choices"
@@ -93,6 +94,8 @@ _LONGEST_SIGN = 64
 # Pages and sources speak of errors that no job of theirs had.
 _QUOTES_OUTPUTS = frozenset((".md", ".rst", ".html", ".py", ".sh", ".yaml", ".yml", ".toml"))
 
+# How a job's output is called, by users and schedulers.
+_OUTPUTS = frozenset((".log", ".out", ".err"))
 _TABLES = frozenset((".csv", ".tsv", ".json", ".jsonl", ".xml", ".c", ".cc", ".cpp", ".cu", ".h"))
 
 # A traceback, whole or a piece of one.
@@ -139,7 +142,10 @@ def detect(source: Source) -> bool:
     head = unwrapped(source.head)
     if not _is_output(head) or source.path.suffix.lower() in _QUOTES_OUTPUTS:
         return False
-    asked_for = source.named and source.path.suffix.lower() not in _TABLES
+    suffix = source.path.suffix.lower()
+    if source.named and suffix in _OUTPUTS and why_unknown(source) is NO_SIGN:
+        return True  # where it names nothing the user is told that it does not
+    asked_for = source.named and suffix not in _TABLES
     return _names_a_reason(head, asked_for=asked_for) or (
         len(source.head) >= HEAD_BYTES and _starts_late(source, asked_for=asked_for)
     )

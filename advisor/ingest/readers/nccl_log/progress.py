@@ -25,8 +25,11 @@ _NUMBER = re.compile(
     r"|\s(\d{1,9})/\s{0,8}\d{1,9}\b"
 )
 _LONGEST = 300
-# What vLLM and SGLang print of the tokens that they made since they last did.
-_SERVED = re.compile(r"gen(?:eration)? throughput(?: \(tokens?/s\))?: (?!0\.0+\b)\d")
+# What vLLM and SGLang print of the tokens that they made since they last did, and torch of a wait
+# for others at the start.
+_SERVED = re.compile(
+    r"gen(?:eration)? throughput(?: \(tokens?/s\))?: (?!0\.0+\b)\d|Completed store-based barrier"
+)
 # What torchrun and DeepSpeed's launcher print once, as they begin.
 _BEGINS = re.compile(
     r"Setting OMP_NUM_THREADS environment variable for each process|"
@@ -96,12 +99,12 @@ class Progress:
 
     def see(self, text: str, line: int) -> list[Where]:
         """A line that is no error; the places of waits that it shows to be over."""
-        if not self._is_wrong:
-            self._remember(text)
-            return []
         if self._waits and _SERVED.search(text, 0, _LONGEST):
             over, self._waits = self._waits, []
             return over
+        if not self._is_wrong:
+            self._remember(text)
+            return []
         if self._launcher_ended and self._begins(text):
             self.over += [(earlier, text.strip()[:_LONGEST]) for earlier in self._since]
             self._since, self._launcher_ended, self._failed = [], False, False

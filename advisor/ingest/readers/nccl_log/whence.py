@@ -14,11 +14,12 @@ _NUMBERED = (
     rf"{_NOT_ANY}"
     r"([A-Za-z][\w\-]{0,62}\d[\w\-]{0,62}(?:\.[a-z][\w\-]{1,62}){0,5}|\d{1,3}(?:\.\d{1,3}){3})\b"
 )
-# torch's own mark, mpirun's and horovodrun's, a worker of vLLM's.
+# torch's own mark, mpirun's and horovodrun's, a worker of vLLM's, horovodrun of one that ended.
 _RANK = re.compile(
     r"\[rank(\d{1,7})\]:|"
     r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?\[(?:1,)?(\d{1,7})\]<std(?:out|err)>:|"
-    r"\((?:Worker_TP|VllmWorker rank=|VllmWorker TP|Worker rank=)(\d{1,7})(?:_EP\d{1,7})? pid="
+    r"\((?:Worker_TP|VllmWorker rank=|VllmWorker TP|Worker rank=)(\d{1,7})(?:_EP\d{1,7})? pid=|"
+    r"Process (\d{1,7}) exit with status code \d"
 )
 # What launchers put before a line: Ray's address, kubectl's pod, pdsh's host.
 _BEFORE = (

@@ -116,6 +116,8 @@ def test_unknown_names_get_a_suggestion() -> None:
     assert issue.action == "Did you mean NCCL_IB_HCA?"
     # A word too many, where the nearest spelling is another variable's.
     assert only("NCCL_DYNAMIC_CHUNK_SIZE", "1")[0].action == "Did you mean NCCL_CHUNK_SIZE?"
+    # What a misspelt former name was replaced by, not the variable that looks like it.
+    assert only("NCCL_CHECK_DISABLE", "1")[0].action == "Did you mean NCCL_CHECK_POINTERS?"
     assert "spelling" in only("NCCL_XYZZY", "1")[0].action
 
 

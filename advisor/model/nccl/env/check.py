@@ -85,8 +85,10 @@ def _names(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIs
         parts = name.upper().split("_")  # a word too many is likelier than another variable
         fewer = ["_".join(parts[:at] + parts[at + 1 :]) for at in range(1, len(parts))]
         close = [one for one in fewer if one in known]
-        close = close or get_close_matches(name.upper(), known, n=1, cutoff=0.8)
-        action = f"Did you mean {close[0]}?" if close else "Remove it, or check its spelling."
+        once = {old: new.to for old, new in known_names.renamed.items()} | dict.fromkeys(known)
+        close = close or get_close_matches(name.upper(), once, n=1, cutoff=0.8)
+        meant = once.get(close[0]) or close[0] if close else None
+        action = f"Did you mean {meant}?" if meant else "Remove it, or check its spelling."
         said = {"newest": format_version(NEWEST), "action": action}
         if version is None or version <= NEWEST:
             yield remark("unknown-name", name, value, **said)

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.metrics.collectives.call import when_moving
 from advisor.metrics.collectives.gradients import bucket_rows, sync_rows
-from advisor.metrics.collectives.groups import LISTED_GROUPS
+from advisor.metrics.collectives.groups import LISTED_GROUPS, name_apart
 from advisor.metrics.collectives.limits import impossible_bandwidths
 from advisor.metrics.collectives.redundant import REDUNDANT, may_be_redundant
 from advisor.metrics.collectives.summaries import (
@@ -68,6 +68,7 @@ def _derive_run(con: Any, run: str) -> None:
     content = content_rows(con, run)
     insert_rows(con, "rank_content", content)
     con.execute(LISTED_GROUPS, [run])
+    name_apart(con, run)
     data = load_run(con, run)
     announce("tables of calls and steps")
     write_ranks(con, data)

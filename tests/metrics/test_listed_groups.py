@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.metrics.collectives.groups import LISTED_GROUPS, process_groups
+from advisor.metrics.collectives.groups import LISTED_GROUPS, name_apart, process_groups
 from tests.metrics.support import store_of
 
 
@@ -47,3 +47,29 @@ def test_what_a_file_lists_stays() -> None:
     store = store_of({0: {"traceEvents": [call("5", 2, "[0, 4]")], "distributedInfo": listed}})
     store.con.execute(LISTED_GROUPS, ["run"])
     assert process_groups(store.con, "run")["5"].ranks == (0, 1)
+
+
+def along(group: str, ranks: list[int]) -> dict[str, object]:
+    return {"traceEvents": [call(group, len(ranks), str(ranks))]}
+
+
+def named(files: dict[int, dict[str, object]]) -> tuple[dict[str, object], dict[int, str]]:
+    store = store_of(files)
+    for _ in range(2):  # derived again
+        store.con.execute(LISTED_GROUPS, ["run"])
+        name_apart(store.con, "run")
+    found = process_groups(store.con, "run")
+    asked = store.con.execute("SELECT rank, process_group FROM comm_event").fetchall()
+    return {name: group.ranks for name, group in found.items()}, dict(asked)
+
+
+def test_groups_that_share_a_number_along_a_mesh_are_told_apart() -> None:
+    files = {rank: along("1", [rank // 2 * 2, rank // 2 * 2 + 1]) for rank in range(4)}
+    groups, asked = named(files)
+    assert groups == {"1@0": (0, 1), "1@2": (2, 3)}
+    assert asked == {0: "1@0", 1: "1@0", 2: "1@2", 3: "1@2"}
+
+
+def test_a_rank_in_two_lists_of_one_name_tells_no_group_apart() -> None:
+    _, asked = named({0: along("1", [0, 1]), 1: along("1", [0, 1]), 2: along("1", [1, 2])})
+    assert set(asked.values()) == {"1"}

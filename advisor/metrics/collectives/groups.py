@@ -61,6 +61,38 @@ GROUP BY run, process_group, ranks
 before 2.4). A list that was cut is no list, nor one with a number that no rank has."""
 
 
+_SHARED_NAMES = """
+CREATE OR REPLACE TEMP TABLE shared_name AS
+WITH member AS (SELECT process_group, ranks[1] AS first, unnest(ranks) AS rank FROM process_group
+  WHERE run = $1)
+SELECT process_group, rank, process_group || '@' || first AS own FROM member
+WHERE process_group IN (SELECT process_group FROM member GROUP BY process_group
+    HAVING count(DISTINCT first) > 1)
+  AND process_group NOT IN (SELECT process_group FROM member GROUP BY process_group, rank
+    HAVING count(*) > 1)
+"""
+
+
+def name_apart(con: Any, run: str) -> None:
+    """Give groups of one name, but of other ranks, a name each: with the lowest rank behind it.
+
+    torch's ``split_group``, by which a device mesh makes its groups, numbers them by the calls: all
+    groups along one dimension of the mesh have one number (2.5; hashed names since).
+    """
+    con.execute(_SHARED_NAMES, [run])
+    for table in ("comm_event", "flight"):
+        con.execute(
+            f"UPDATE {table} t SET process_group = own FROM shared_name s WHERE t.run = ? "
+            "AND t.process_group = s.process_group AND t.rank = s.rank",
+            [run],
+        )
+    con.execute(
+        "UPDATE process_group SET process_group = process_group || '@' || ranks[1] "
+        "WHERE run = ? AND process_group IN (SELECT process_group FROM shared_name)",
+        [run],
+    )
+
+
 def process_groups(con: Any, run: str) -> dict[str, Group]:
     """The run's groups by name."""
     found = con.execute(

@@ -1,7 +1,8 @@
 /* Turns a chunk of a Kineto trace (a JSON array of whole events) into rows, in one pass.
  *
  * It accepts only text that is regular in every respect, and then yields exactly what parser.py
- * yields; a chunk with anything else in it is refused and goes that way. Traces are untrusted: reads, depth and memory are bounded. */
+ * yields; a chunk with anything else in it is refused and goes that way. Traces are untrusted:
+ * reads, depth and memory are bounded. */
 #include "event.h"
 
 #define MAX_CATEGORIES 64

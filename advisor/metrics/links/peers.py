@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +20,10 @@ from advisor.metrics.rings.informative_calls import LARGE_BYTES
 from advisor.metrics.timeline.statistics import Floats
 from advisor.vocabulary.operations import POINT_TO_POINT
 
-_FEWEST_CALLS = 5
-"""Ten times have 252 orders, so that two groups of five can differ at 1 %; of four (70) hardly."""
 SIGNIFICANCE = 0.01
 """One false accusation in a hundred recordings, after correction for the number of candidates."""
+_FEWEST_CALLS = next(n for n in count(1) if SIGNIFICANCE * math.comb(2 * n, n) > 1)
+"""Ten times have 252 orders, so that two groups of five can differ at 1 %; of four (70) hardly."""
 # A group this much slower than the fastest of its kind is slow.
 _SLOWER = 0.12
 

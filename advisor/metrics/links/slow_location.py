@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from advisor.metrics.timeline.statistics import Floats
 HEALTHY = 0.9
 """Of the jobs that are looked at, so many have no slow link: of 419 interruptions in 54 days of
 Llama 3's 16,384 GPUs 10 % were the network's and its NICs' (arXiv:2407.21783, table 5)."""
-_TENTH = 1.2816
+_TENTH = round(NormalDist().inv_cdf(0.9), 4)
 """Standard deviations from the middle of a normal distribution to its lowest tenth."""
 _FULL_LOOK = 32
 """Locations whose every ring order and speed of NVLink is weighed where that takes long."""

@@ -20,6 +20,7 @@ from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.groups import link_kind
 from advisor.metrics.links.cost import Inputs
+from advisor.metrics.links.durations import FEWEST_CALLS
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.retransmits import Stall, senders
 from advisor.metrics.timeline.intervals import Intervals
@@ -33,15 +34,11 @@ _TIMEOUTS = tuple(_TIMEOUT_NS * (2**n - 1) for n in (1, 2, 3))
 _SLACK = 0.15
 _FEWEST_STALLS = 3
 """Fewer may be chance, unless only one host's lost packet leaves just those ranks waiting."""
-# A call that loses several segments stands still for any sum of these. Where timeouts are seen,
-# other calls that stood still as long did so for the same reason, if they are no more than these.
-_MOST_SUMS = 1.0
 # The typical call must be this much shorter than a timeout to tell one from the other.
 _SHORT = 0.25
 # Of a kind's calls, at least this part must have been done before the first timeout.
 _LEAST_SHORT = 0.25
-# So many calls that did not stall tell by how much a rank's clock is off, if by more than this.
-_FEWEST_SHORT = 3
+# Calls that did not stall tell by how much a rank's clock is off, if by more than this.
 _OFF_NS = 10_000_000
 
 
@@ -55,7 +52,9 @@ def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
     hosts = senders((_stall(column, extra, data) for column, extra in stalled), home)
     if len(stalled) < _FEWEST_STALLS and len(hosts) > 1:
         return []
-    if len(long) - len(stalled) <= _MOST_SUMS * len(stalled):
+    # A call that loses several segments stands still for any sum of the timeouts: where these are
+    # seen, other calls that stood still as long did so for the same reason, if they are no more.
+    if len(long) - len(stalled) <= len(stalled):
         lossy = [(column, extra) for column, extra, _ in long]
     else:
         lossy = stalled
@@ -167,7 +166,7 @@ def _with_settled_clocks(data: Inputs) -> Inputs:
         middle = sorted(ends.values())[len(ends) // 2]
         for rank, end in ends.items():
             seen[rank].append(end - middle)
-    apart = {r: round(median(s)) for r, s in seen.items() if len(s) >= _FEWEST_SHORT}
+    apart = {r: round(median(s)) for r, s in seen.items() if len(s) >= FEWEST_CALLS}
     off = {rank: by for rank, by in apart.items() if abs(by) > _OFF_NS}
     if not off:
         return data

@@ -104,14 +104,18 @@ def test_as_much_work_is_nobodys_cause() -> None:
     assert _compared(_PEER, steps=8).cause_p_value == 1.0
 
 
-def _on_device(paces: Mapping[int, Sequence[float]], needed: float) -> Compared:
-    """Of each rank how long its kernels take, in ms by kind; three calls each, shapes as above."""
+def _on_device(paces: Mapping[int, Sequence[float]], needed: float, last: float = 1.0) -> Compared:
+    """Of each rank how long its kernels take, in ms by kind; three calls each, shapes as above.
+
+    On rank 0 the last call of each kind takes ``last`` times as long.
+    """
     with Store.create() as store:
         con = store.con
         con.execute("INSERT INTO run (run, created_at, advisor_version) VALUES ('run', '', 'test')")
         for rank, kinds in paces.items():
             for number in range(3 * len(kinds)):
                 kind = number // 3
+                longer = last if rank == 0 and number % 3 == 2 else 1.0
                 for event, name, of, device in (
                     (2 * number, "aten::mm", "cpu_op", None),
                     (2 * number + 1, f"kernel{kind}", "compute", 0),
@@ -120,8 +124,8 @@ def _on_device(paces: Mapping[int, Sequence[float]], needed: float) -> Compared:
                         "INSERT INTO event BY NAME SELECT 'run' AS run, ?::INTEGER AS rank, "
                         "?::BIGINT AS event_id, ? AS start_ns, ?::BIGINT AS dur_ns, ? AS name, "
                         "? AS class, ?::INTEGER AS device, ?::BIGINT AS external_id",
-                        [rank, event, event * _MS, round(kinds[kind] * _MS), name, of, device,
-                         number + 1],
+                        [rank, event, event * _MS, round(longer * kinds[kind] * _MS), name, of,
+                         device, number + 1],
                     )  # fmt: skip
                 con.execute(
                     "INSERT INTO comm_event BY NAME SELECT 'run' AS run, ?::INTEGER AS rank, "
@@ -146,6 +150,14 @@ def test_kernels_of_every_kind_that_take_longer_are_no_chance() -> None:
     assert one.pace is not None
     assert one.pace > 1.3
     assert one.pace_p_value == 1.0
+
+
+def test_a_device_that_throttles_in_a_third_of_its_steps_is_slow_by_the_mean_of_its_calls() -> None:
+    usual = [1.0, 2.0, 3.0, 1.5, 2.5, 0.5, 4.0, 1.2]
+    found = _on_device(dict.fromkeys(range(3), usual), 0.1, last=1.6)
+    assert found.pace == pytest.approx(1.0)
+    assert found.mean_pace == pytest.approx(1.2)
+    assert found.pace_p_value == pytest.approx(3 / 2**8)
 
 
 def test_a_host_that_others_take_in_turn_is_slow_by_the_mean_of_its_calls() -> None:

@@ -250,7 +250,7 @@ def _of_compute(found: Compared, needed: float, surplus: float, on_device: bool)
         pace = found.pace or 1.0
         slow = pace - 1 >= _EXPLAINED * surplus and pace >= max(found.work or 1, _MORE_OPERATORS)
         return "slow-compute" if slow else "more-work"
-    if not on_device and found.mean_pace is not None and found.mean_pace - 1 >= needed:
+    if found.mean_pace is not None and found.mean_pace - 1 >= needed:
         return "slow-compute"
     # Without operators of equal shapes on both, equal FLOPs say that the work is the same.
     same = found.work is not None and found.pace is None and not on_device

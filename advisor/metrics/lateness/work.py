@@ -43,8 +43,9 @@ class Compared(NamedTuple):
     operator on the rank and on its peers, where they differ; ``own_ns`` and ``usual_ns`` what it
     takes per step, where its time tells more than its shapes. ``cause_p_value``: of its having
     more FLOPs than each peer in step after step, by chance; ``pace_p_value``: of so many kinds of
-    its kernels taking so much longer. ``mean_pace``: of a host's operators of equal shapes by the
-    mean of their calls, not the median: other processes on its cores stop a few calls for long.
+    its kernels taking so much longer. ``mean_pace``: by the mean of calls of equal shapes, not the
+    median: other processes on a host's cores stop a few calls for long, and a device may throttle
+    in some of the steps.
     """
 
     work: float | None
@@ -85,8 +86,8 @@ def compare_work(
         others = [peer for peer in chosen[1:] if peer in flops]
         if rank not in flops or not others:
             return by_shape
-        pace, by_chance = _pace(con, run, rank, others, needed)
-        return by_shape._replace(pace=pace, pace_p_value=by_chance)
+        pace, mean_pace, by_chance = _pace(con, run, rank, others, needed)
+        return by_shape._replace(pace=pace, mean_pace=mean_pace, pace_p_value=by_chance)
     times = _times(rank, operators, len(chosen) - 1)
     mean_pace = _host_pace(rank, operators, lambda one: one.mean_ns)
     return _by_time(times, pace, by_shape._replace(pace=pace, mean_pace=mean_pace))
@@ -260,9 +261,11 @@ def _first(dims: str) -> str:
 
 def _pace(
     con: Any, run: str, rank: int, peers: Sequence[int], needed: float
-) -> tuple[float | None, float]:
-    """Median time of the rank's kernels over the same ones' on its peers, weighted by time, and how
-    often so many kinds of them would take the share ``needed`` longer by chance.
+) -> tuple[float | None, float | None, float]:
+    """Median and mean time of the rank's kernels over the same ones' on its peers, by time.
+
+    And how often so many kinds of them would take the share ``needed`` longer by chance: by their
+    means where their medians do not (a device that is slow in some of the steps).
 
     The same are those of one name whose launching operators had equal shapes.
     """
@@ -271,19 +274,23 @@ def _pace(
         f"""
         WITH {LAUNCHED_SHAPES},
         kernel AS (
-          SELECT rank, name, dims, median(dur_ns) AS ns, count(*) AS calls
+          SELECT rank, name, dims, median(dur_ns) AS ns, avg(dur_ns) AS mean_ns, count(*) AS calls
           FROM event JOIN shape USING (rank, external_id)
           WHERE run = $1 AND class = 'compute' AND device IS NOT NULL
           GROUP BY ALL HAVING count(*) >= $3)
-        SELECT any_value(own.ns), any_value(own.calls), median(other.ns)
+        SELECT any_value(own.calls), any_value(own.ns), median(other.ns), any_value(own.mean_ns),
+          median(other.mean_ns)
         FROM kernel own JOIN kernel other USING (name, dims)
         WHERE own.rank = $4 AND other.rank <> $4 GROUP BY name, dims
         """,
         [run, [rank, *peers], _FEWEST, rank],
     )
-    weights = [float(other) * calls for _, calls, other in found]
-    if not sum(weights):
-        return None, 1.0
-    slower = sum(float(own) >= (1 + needed) * float(other) for own, _, other in found)
-    pace = float(sum(float(own) * calls for own, calls, _ in found) / sum(weights))
-    return pace, min(1.0, (len(peers) + 1) * binomial_tail(slower, len(found), 0.5))
+    paces, chances = [], []
+    for own, other in ((1, 2), (3, 4)):
+        usual = sum(float(kind[other]) * kind[0] for kind in found)
+        if not usual:
+            return None, None, 1.0
+        paces.append(sum(float(kind[own]) * kind[0] for kind in found) / usual)
+        slower = sum(float(kind[own]) >= (1 + needed) * float(kind[other]) for kind in found)
+        chances.append(min(1.0, (len(peers) + 1) * binomial_tail(slower, len(found), 0.5)))
+    return paces[0], paces[1], chances[0 if paces[0] - 1 >= needed else 1]

@@ -98,7 +98,8 @@ class Devices(Hosts):
                 self.arrive(rank, call, state, now)
             return
         ns = kernel.ns * rank.random.lognormvariate(0.0, self.job.jitter)
-        if kernel.scales:
+        period = self.job.throttle_period_ns
+        if kernel.scales and (not period or 3 * (now % period) < period):
             ns *= rank.compute_factor
         running = Running(stream, item, now, ns)
         rank.running[id(running)] = running

@@ -125,7 +125,7 @@ class Emitter(Communicator):
         program.begin("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
                       "user_annotation")  # fmt: skip
         program.work(60_000)
-        if wait:
+        if wait and (step + 1) % job.loader_every == 0:
             program.work(float(wait))
         program.end()
         if job.host_ns:
@@ -159,11 +159,11 @@ class Emitter(Communicator):
             self.item()
 
     def pause(self, step: int) -> None:
-        """Each step another rank stops: garbage collection."""
+        """Another rank stops each time, or all do: garbage collection."""
         job = self.job
-        if job.pause_ns and step % job.pause_every == 0:
+        if job.pause_ns and (step + 1) % job.pause_every == 0:
             turn = (step // job.pause_every) * 7 + job.seed
-            if turn % job.ranks == self.rank:
+            if job.pause_all or turn % job.ranks == self.rank:
                 self.program.work(float(job.pause_ns))
 
     def checkpoint(self, step: int) -> None:

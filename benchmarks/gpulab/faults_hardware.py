@@ -74,6 +74,14 @@ def _throttled(job: Job, size: float, step: float, rng: random.Random) -> Made:
     )
 
 
+@fault("throttled-at-times", _SLOW_RANK, "device; nvidia-smi; clock", ("ddp", "fsdp2", "hsdp"))
+def _throttled_at_times(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    rank = rng.randrange(job.ranks)
+    healthy = replace(job, steps=12, throttle_period_ns=int(3 * step))
+    return Made(replace(healthy, compute_factor=((rank, 1.0 + 3 * size),)), Place(ranks=(rank,)),
+                healthy)  # fmt: skip
+
+
 @fault("throttled-host", "straggler-rank", "devices; nvidia-smi; cooling",
         ("ddp", "fsdp2", "hsdp"), hosts=2)  # fmt: skip
 def _throttled_host(job: Job, size: float, step: float, rng: random.Random) -> Made:

@@ -71,6 +71,22 @@ def _pauses(job: Job, size: float, step: float, rng: random.Random) -> Made:
                 healthy)  # fmt: skip
 
 
+@fault("pauses-of-all", "all-ranks-pause", "less often; py-spy", ("ddp", "fsdp2", "hsdp"))
+def _pauses_of_all(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    every = rng.choice((3, 4))
+    healthy = replace(_with_items(job), steps=12, pause_every=every, pause_all=True)
+    return Made(replace(healthy, pause_ns=int(step * size * every)), Place(), healthy)
+
+
+@fault("loader-epochs", "data-loader-stall all-ranks-pause", "[Ll]oader; workers",
+        ("ddp", "fsdp2", "zero1"))  # fmt: skip
+def _loader_epochs(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    # Workers that start anew with each epoch.
+    every = rng.choice((3, 4))
+    healthy = replace(_with_items(job), steps=12, loader_every=every)
+    return Made(replace(healthy, loader_ns=((-1, int(step * size * every)),)), Place(), healthy)
+
+
 @fault("more-work", "straggler-rank", "[Bb]alance; tokens; work", ("ddp", "fsdp2", "hsdp"))
 def _more_work(job: Job, size: float, step: float, rng: random.Random) -> Made:
     rank = rng.randrange(job.ranks)

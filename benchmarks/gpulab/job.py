@@ -73,6 +73,8 @@ class Job:
     # What hardware and host do to it.
     compute_factor: tuple[tuple[int, float], ...] = ()
     """rank -> how many times as long its kernels run."""
+    throttle_period_ns: int = 0
+    """They do in the first third of each such period only; 0: always."""
     work_factor: tuple[tuple[int, float], ...] = ()
     """rank -> how many times the tokens it has."""
     layer_share: tuple[tuple[int, float], ...] = ()
@@ -88,12 +90,14 @@ class Job:
     network_noise: float = 0.02
     """Relative spread of transfers, call by call."""
     loader_ns: tuple[tuple[int, int], ...] = ()
-    """rank (-1: all) -> wait in next(loader) each step."""
+    """rank (-1: all) -> wait in next(loader) each ``loader_every`` steps."""
+    loader_every: int = 1
     host_ns: int = 0
     """Host work between steps that is in no range (Python of the script)."""
     pause_ns: int = 0
     pause_every: int = 1
-    """Each step one rank, in turn, stops for so long (garbage collection)."""
+    """One rank, in turn, or all of them stop for so long (garbage collection) at these steps."""
+    pause_all: bool = False
     checkpoint_ns: int = 0
     checkpoint_every: int = 0
     checkpoint_rank: int = 0

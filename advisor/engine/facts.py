@@ -36,6 +36,7 @@ class Facts(NamedTuple):
     steps: int
     step_ns: int | None
     noise_ns: int | None
+    profiler_ns: int = 0
     purpose: str | None = None
     is_amd: bool = False
     made_by: str | None = None
@@ -55,6 +56,13 @@ class Facts(NamedTuple):
     def words(self) -> dict[str, str]:
         """What texts say of a step of this run (vocabulary.words)."""
         return unit_words(self.whole_trace)
+
+    @property
+    def own_share(self) -> float:
+        """Of a CPU's recorded step: what the steps before took. A device hides its host's part."""
+        if self.timeline != "host" or not self.step_ns:
+            return 1.0
+        return 1 - self.profiler_ns / self.step_ns
 
     @property
     def all_ranks(self) -> bool:

@@ -21,6 +21,7 @@ _UNREAD = {"refused", "unreadable"}
 _TOLD_BY_RANK = {"kineto", "op-table", "nsys"}
 COVERED = 0.8
 """Share of the devices' time in kernels that must be understood before a cause is sure."""
+_PROFILER_SHARE = 0.1  # of a recorded step: less is within what steps differ by on a shared machine
 _SHARE = 0.01  # of a rank's communication: less in no step changes no figure
 _BY_SOURCE = {
     WHOLE_TRACE: "steps-whole-trace",
@@ -108,11 +109,15 @@ def _of_content(sandbox: Sandbox) -> list[Note]:
 
 def beside_the_verdict(sandbox: Sandbox, facts: Facts, source: str) -> list[Note]:
     """What changes how every figure is read: where steps come from unless the profiler marked
-    them, what communication is in none, which ranks are missing, what a probe is not used for."""
+    them, what the profiler adds to them, what communication is in none, which ranks are missing,
+    what a probe is not used for."""
     found = _of_content(sandbox)
     if source in _BY_SOURCE:
         values = {"steps": facts.steps, "step_ns": facts.step_ns, "purpose": facts.purpose}
         found.append(note(_BY_SOURCE[source], **values))
+    if facts.own_share < 1 - _PROFILER_SHARE:
+        before_ns = round(facts.own_share * (facts.step_ns or 0))
+        found.append(note("profiler-costs", before_ns=before_ns, step_ns=facts.step_ns))
     found += _outside(sandbox)
     if facts.steps:
         found += _not_given(sandbox, facts, "ranks-not-read")

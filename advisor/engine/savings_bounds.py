@@ -18,13 +18,18 @@ _LEAST_RUNNING = 0.01  # of a step: no division by nothing
 
 
 def bounded(
-    row: Mapping[str, Any], step_ns: int | None, stays_ns: int = 0, running_share: float = 1.0
+    row: Mapping[str, Any],
+    step_ns: int | None,
+    stays_ns: int = 0,
+    running_share: float = 1.0,
+    own_share: float = 1.0,
 ) -> tuple[dict[str, int | None], list[str]]:
     """The row's savings as whole ns per step, and what was changed for that.
 
     ``stays_ns`` of the step are left whatever is saved. Where threads run only ``running_share`` of
     their time, no more of it is sure to be; the low end is that of free cores, the high end that of
-    what is done away with leaving its cores to the rest. A rule need not know any: no mistake.
+    what is done away with leaving its cores to the rest. Only ``own_share`` of a recorded step is
+    the job's: the rest may be in what is saved. A rule need not know any: no mistake.
     None is below zero or beyond ``step_ns``, and the interval holds the value; an interval without
     a value that is the wrong way round is left out.
     """
@@ -47,7 +52,7 @@ def bounded(
     most = math.inf if step_ns is None else max(0.0, step_ns - running_share * stays_ns)
     within = {name: round(min(max(0.0, number), most)) for name, number in given.items()}
     value, low, high = (within.get(name) for name in COLUMNS)
-    low = None if low is None else round(running_share * low)
+    low = None if low is None else round(running_share * own_share * low)
     high = None if high is None else round(min(most, high / max(running_share, _LEAST_RUNNING)))
     if value is not None:
         changes += _outside(within)

@@ -96,4 +96,5 @@ def savings_of(
     parts = {claim.part for claim in rule.claims}
     if not parts or not parts <= _LEAVES_COMPUTE:
         return bounded(row, step_ns)[0]
-    return bounded(row, step_ns, facts.compute_alone_ns, facts.running_share)[0]
+    of_step = facts.compute_alone_ns, facts.running_share, facts.own_share
+    return bounded(row, step_ns, *of_step)[0]

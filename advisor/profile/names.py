@@ -16,6 +16,8 @@ from advisor.vocabulary.operations import PICKLES, UNPICKLES
 
 NVTX_DOMAIN = "advisor"
 METADATA_KEY = "advisor"
+STEPS_BEFORE = "steps_before_ns"
+"""Metadata: how long the last steps before the recording took, by the host's clock."""
 
 STEP_PREFIX = "ProfilerStep#"
 FORWARD = "## forward ##"

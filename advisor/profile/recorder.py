@@ -6,9 +6,12 @@ step costs one increment; after it the hook is gone.
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
+import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +27,9 @@ from advisor.profile import environment, files, names, outside_backward
 from advisor.profile.hook import construction
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
 from advisor.vocabulary.recorded_steps import STEPS
+
+_LAST_STEPS = 10
+"""Before a recording, whose times tell what it costs: enough for a median past the first ones."""
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -73,6 +79,7 @@ class StepRecorder:
         self._hook: Any = None
         self._counted: int | None = None
         self._range: Any = None
+        self.ends_ns: deque[int] = deque(maxlen=_LAST_STEPS + 1)
 
     @property
     def finished(self) -> bool:
@@ -97,6 +104,8 @@ class StepRecorder:
         self.steps_seen += 1
         if self._finished:
             return
+        if self._recording is None:
+            self.ends_ns.append(time.perf_counter_ns())
         if self._recording is not None:
             self._next_step(self._recording)
         elif self.steps_seen > self.skip:
@@ -115,7 +124,7 @@ class StepRecorder:
             path,
             steps=self.steps,
             device=device,
-            metadata=_metadata,
+            metadata=self._metadata,
             record_shapes=self._shapes,
             record_memory=self._memory,
             record_stacks=self._stacks,
@@ -133,6 +142,10 @@ class StepRecorder:
             self._range = nvtx.start_range(
                 f"{names.STEP_PREFIX}{self.steps_seen}", domain=names.NVTX_DOMAIN
             )
+
+    def _metadata(self) -> dict[str, Any]:
+        before = [end - begin for begin, end in itertools.pairwise(self.ends_ns)]
+        return {**_metadata(), **({names.STEPS_BEFORE: before} if before else {})}
 
     def close(self) -> None:
         """End a recording; what was recorded is written. Safe to call twice."""

@@ -45,5 +45,7 @@ def test_threads_that_lack_cores_widen_both_ends_within_the_step() -> None:
     row = {"savings_ns": 40, "savings_low_ns": 30, "savings_high_ns": 45}
     wide = {"savings_ns": 40, "savings_low_ns": 15, "savings_high_ns": 90}
     assert bounded(row, 100, running_share=0.5) == (wide, [])
+    # What the profiler makes longer may be in what is saved, and nothing more is won without it.
+    assert bounded(row, 100, own_share=0.5) == ({**row, "savings_low_ns": 15}, [])
     # Compute that waits for cores for half its time is not sure to take all of it.
     assert bounded(row, 100, 20, 0.5) == ({**wide, "savings_high_ns": 90}, [])

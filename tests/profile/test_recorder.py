@@ -67,6 +67,25 @@ def test_the_time_without_a_core_is_noted_for_each_recorded_step(tmp_path: Path)
     assert all(wait >= 0 for wait in waits)
 
 
+def test_what_the_profiler_adds_to_steps_is_told_from_those_before(tmp_path: Path) -> None:
+    small = torch.randn(2)
+    with advisor.profiler(tmp_path, steps=5, skip=6) as recorder:
+        for _ in range(14):
+            for _ in range(4000):
+                small.add(1)
+            recorder.step()
+    document = json.loads(gzip.decompress((tmp_path / "rank0.json.gz").read_bytes()))
+    before = document["advisor"]["steps_before_ns"]
+    assert len(before) == 6 and min(before) > 0
+    with advisor.load(tmp_path) as run:
+        (note,) = (n for n in run.report.runs[0].caveats if n.code == "profiler-costs")
+    assert (
+        note.values["step_ns"]
+        > note.values["before_ns"]
+        == pytest.approx(sorted(before)[2] / 2 + sorted(before)[3] / 2, rel=0.001)
+    )
+
+
 IN_BACKWARD = """
 import torch
 layers = [torch.nn.Linear(8, 8) for _ in range(4)]

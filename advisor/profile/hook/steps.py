@@ -15,6 +15,7 @@ import resource
 import sys
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from advisor.profile.recorder import StepRecorder
 
 _ALIVE_EVERY_S = 0.5
+_ENDS_KEPT = 10  # of the last steps before the recording; the recorder adds its own first
 _ASKED_S = 5.0  # from asking a script to stop to making it
 _HOST_OF_STORE_S = 0.5  # rank 0 may host the store that the others read last
 
@@ -55,6 +57,7 @@ class Steps:
         self._clock: Any = None
         self._in_chunk = 0
         self._race: Any = None
+        self._ends_ns: deque[int] = deque(maxlen=_ENDS_KEPT)
         self._recorder: StepRecorder | None = None
         self._handle: Any = None
         self._watches: list[Any] = []
@@ -130,6 +133,8 @@ class Steps:
                 self._finish()
         elif self.seen >= max(self.asked.warmup, 1):
             self._time()
+        if self._recorder is None:
+            self._ends_ns.append(time.perf_counter_ns())
 
     def _time(self) -> None:
         """A boundary of timed steps; after the last one recording begins."""
@@ -187,6 +192,7 @@ class Steps:
             record_memory=self.asked.record_memory,
             record_stacks=self.asked.record_stacks,
         )
+        self._recorder.ends_ns.extend(self._ends_ns)
         # A script that ends first keeps what was recorded of it.
         atexit.register(self._recorder.close)
         self._recorder.step()

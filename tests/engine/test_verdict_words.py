@@ -98,6 +98,8 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"groups_known": False},
         {"facts": FACTS._replace(steps=1)},
         {"facts": FACTS._replace(by_pattern=True)},
+        {"facts": FACTS._replace(whole_trace=True, steps=1, world_size=1),
+         "shares": shares(exposed=0.0), "before_ns": 40 * MS},
         {"clocks": CLOCKS},
         {"empty_ranks": [1]},
         {"communicates": False},

@@ -454,7 +454,8 @@ CREATE TABLE memory_copy (
   largest_bytes BIGINT NOT NULL,    -- the largest
   copy_ns BIGINT NOT NULL,          -- sum of their durations
   exposed_ns BIGINT NOT NULL,       -- under no compute and no communication; what copies share is split between them
-  edge_ns BIGINT                    -- of exposed_ns, before the first kernel or after the last of a trace without steps
+  edge_ns BIGINT,                   -- of exposed_ns, before the first kernel or after the last of a trace without steps
+  launched_by VARCHAR               -- the outermost operator that copies half of the bytes or more on the device; null: none, or unknown
 );
 
 -- Stretches before a device's work begins and after it ends: in no figure of a step, unless it is the only one.

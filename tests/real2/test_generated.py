@@ -146,6 +146,23 @@ def test_idling_within_graphs_is_not_the_hosts(tmp_path: Path) -> None:
         assert set(run.sql("SELECT kind FROM host_gap WHERE idle_ns > 100000")["kind"]) == {"graph"}
 
 
+@pytest.mark.parametrize("operator", ["CompiledFunctionBackward", "aten::contiguous"])
+def test_who_asks_for_copies_on_the_device_is_named(tmp_path: Path, operator: str) -> None:
+    """TorchRec's DLRM (facebookresearch/HolisticTraceAnalysis): a graph clones, not DDP."""
+    trace = Trace()
+    for begin in _steps(trace, 6, 10_000):
+        trace.host(f"autograd::engine::evaluate_function: {operator}", begin, 900)
+        trace.host("aten::clone", begin + 10, 100)
+        trace.kernel("Memcpy DtoD (Device -> Device)", begin + 100, 2000, begin + 20)
+        trace.kernel(GEMM, begin + 2100, 7800, begin + 950)
+    with _loaded(tmp_path, trace) as run:
+        (found,) = [item for item in run.report.findings if item.rule == "exposed-copies"]
+        assert f"copied in `{operator}`" in " ".join(found.because)
+        compiled = operator.startswith("CompiledFunction")
+        assert ("A compiled graph" in found.fix[0]) is compiled
+        assert ("gradient_as_bucket_view" in found.fix[0]) is not compiled
+
+
 @pytest.mark.parametrize("hidden", [False, True])
 def test_copies_count_where_nothing_hides_them(tmp_path: Path, hidden: bool) -> None:
     trace = Trace()

@@ -31,6 +31,7 @@ SELECT rank FROM without_device WHERE (SELECT count(*) FROM without_device) < (S
 --   copy_ns: sum of their durations
 --   exposed_ns: under no compute and no communication
 --   edge_ns: of that, before the first kernel or after the last of a trace without steps
+--   launched_by: the operator that copies most on the device
 --   memory: the kind of host memory of most bytes
 --   ranks: that copy
 --   useful_ns: what else the device does, under which copies could hide
@@ -40,11 +41,11 @@ per AS (
   SELECT rank, direction, sum(copies) / any_value(steps) AS copies, sum(tiny) / any_value(steps) AS tiny,
     sum(bytes) / any_value(steps) AS bytes, sum(copy_ns) / any_value(steps) AS copy_ns,
     sum(exposed_ns) / any_value(steps) AS exposed_ns, arg_max(memory, bytes) AS memory,
-    coalesce(sum(edge_ns), 0) / any_value(steps) AS edge_ns
+    coalesce(sum(edge_ns), 0) / any_value(steps) AS edge_ns, arg_max(launched_by, bytes) AS launched_by
   FROM (FROM memory_copy m SEMI JOIN used_step USING (step) ANTI JOIN one_rank_pause p
     ON p.rank = m.rank AND p.step = m.step AND p.pause_ns >= m.exposed_ns), used GROUP BY rank, direction)
 SELECT direction, median(copies) AS copies, median(tiny) AS tiny, median(bytes)::BIGINT AS bytes,
   median(copy_ns)::BIGINT AS copy_ns, median(exposed_ns)::BIGINT AS exposed_ns,
-  median(edge_ns)::BIGINT AS edge_ns, arg_max(memory, bytes) AS memory, list(rank ORDER BY rank) AS ranks,
+  median(edge_ns)::BIGINT AS edge_ns, arg_max(launched_by, bytes) AS launched_by, arg_max(memory, bytes) AS memory, list(rank ORDER BY rank) AS ranks,
   (SELECT median(compute_ns + exposed_comm_ns)::BIGINT FROM rank_step) AS useful_ns
 FROM per GROUP BY direction;

@@ -81,4 +81,4 @@ def test_a_forward_pass_is_given_no_advice_for_training(
     with _loaded(tmp_path, trace) as run:
         assert set(run.sql("SELECT purpose FROM rank_content")["purpose"]) == {purpose}
         (finding,) = [item for item in run.report.findings if item.rule == "launch-bound"]
-        assert ("AdamW" in str(finding.fix)) == (purpose == "training")
+        assert ("fused=True" in str(finding.fix)) == (purpose == "training")

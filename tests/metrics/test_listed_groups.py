@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from advisor.ingest.readers import flight_recorder
+from advisor.ingest.source import ReadContext, Source
 from advisor.metrics.collectives.groups import LISTED_GROUPS, name_apart, process_groups
+from advisor.store.store import Store
 from tests.metrics.support import store_of
 
 
@@ -73,3 +79,21 @@ def test_groups_that_share_a_number_along_a_mesh_are_told_apart() -> None:
 def test_a_rank_in_two_lists_of_one_name_tells_no_group_apart() -> None:
     _, asked = named({0: along("1", [0, 1]), 1: along("1", [0, 1]), 2: along("1", [1, 2])})
     assert set(asked.values()) == {"1"}
+
+
+def test_dumps_of_such_groups_are_told_apart(tmp_path: Path) -> None:
+    for rank in range(4):
+        listed = {"name": "1", "desc": "mesh_tp", "ranks": str([rank // 2 * 2, rank // 2 * 2 + 1])}
+        progress = {"last_enqueued_collective": 5 + rank // 2}
+        dump = {"version": "2.9", "pg_config": {"1": listed}, "pg_status": {"1": progress},
+                "entries": []}  # fmt: skip
+        (tmp_path / f"trace_rank_{rank}.json").write_text(json.dumps(dump))
+    store = Store.create()
+    paths = sorted(tmp_path.iterdir())
+    sources = [Source.of(path, number) for number, path in enumerate(paths)]
+    flight_recorder.read(sources, ReadContext(store, "run"))
+    name_apart(store.con, "run")
+    found = process_groups(store.con, "run")
+    assert {name: group.ranks for name, group in found.items()} == {"1@0": (0, 1), "1@2": (2, 3)}
+    seen = store.con.execute("SELECT rank, process_group, seq FROM flight ORDER BY rank").fetchall()
+    assert seen == [(0, "1@0", 5), (1, "1@0", 5), (2, "1@2", 6), (3, "1@2", 6)]

@@ -80,7 +80,7 @@ def name_apart(con: Any, run: str) -> None:
     groups along one dimension of the mesh have one number (2.5; hashed names since).
     """
     con.execute(_SHARED_NAMES, [run])
-    for table in ("comm_event", "flight"):
+    for table in ("comm_event", "flight", "timed_call"):
         con.execute(
             f"UPDATE {table} t SET process_group = own FROM shared_name s WHERE t.run = ? "
             "AND t.process_group = s.process_group AND t.rank = s.rank",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from advisor.ingest.readers._rows import Row, insert
-from advisor.ingest.readers.flight_recorder.dump import Dump
+from advisor.ingest.readers.flight_recorder.dump import Dump, Group
 from advisor.ingest.source import ReadContext
 
 _LISTS = ("input_sizes", "output_sizes", "frames")
@@ -18,8 +18,7 @@ def write_dump(context: ReadContext, dump: Dump, rank: int | None) -> int:
     A group's progress counters become rows without an operation, whose ``state`` names the
     counter and whose ``seq`` is its value.
     """
-    known = context.known("process_group")
-    groups = [group for group in dump.groups if group.name not in known]
+    groups = _not_known(context, dump.groups)
     insert(
         context,
         "process_group",
@@ -40,6 +39,26 @@ def write_dump(context: ReadContext, dump: Dump, rank: int | None) -> int:
     insert(context, "flight", _rows(dump, rank))
     insert(context, "timed_call", _timed(dump, rank))
     return len(dump.entries)
+
+
+def _not_known(context: ReadContext, groups: Iterable[Group]) -> list[Group]:
+    """Groups that no row is of. One of none of its namesake's ranks is another group: torch's
+    ``split_group`` gives all along one dimension of a device mesh one number."""
+    known = context.known("process_group")
+    members = context.con.execute(
+        "SELECT process_group, unnest(ranks) FROM process_group WHERE run = ?", [context.run]
+    ).fetchall()
+    listed, namesakes = set(members), {name for name, _ in members}
+    return [
+        group
+        for group in groups
+        if group.name not in known
+        or (
+            group.ranks
+            and group.name in namesakes
+            and listed.isdisjoint((group.name, rank) for rank in group.ranks)
+        )
+    ]
 
 
 def _rows(dump: Dump, rank: int | None) -> Iterator[Row]:

@@ -80,7 +80,9 @@ def views_page(rules: list[tuple[str, dict[str, Any]]]) -> str:
                     "| column | type | |",
                     "|---|---|---|",
                 ]
-                types = sandbox.view_columns(view.name)
+                sandbox.select(f'FROM "{view.name}" LIMIT 0', {})  # makes it
+                columns = f'SELECT column_name, column_type FROM (DESCRIBE "{view.name}")'
+                types = dict(sandbox.con.execute(columns).fetchall())
                 lines += [
                     f"| `{name}` | {kind} | {_inline(column_note(view, name))} |"
                     for name, kind in types.items()

@@ -75,6 +75,7 @@ FROM (FROM rank_gap_kind WHERE rank IS NOT NULL) JOIN slowest USING (kind), (
 
 -- How long each rank's device only communicates or copies while its host loads data already, before it
 -- idles for that: mean of the closed steps. The next pass might run meanwhile, were its data there.
+--   ns: per step
 CREATE VIEW loader_cover AS
 SELECT rank, sum(moving_ns) / (SELECT count(*) FROM closed_step) AS ns
 FROM host_gap SEMI JOIN closed_step USING (step) WHERE kind = 'data-loading' GROUP BY rank;

@@ -56,15 +56,20 @@ SELECT l.*, r.host,
 FROM lateness l LEFT JOIN rank r ON r.rank = l.rank LEFT JOIN summed s ON s.rank = l.rank
 WHERE l.process_group IS NULL;
 
--- Gradient reductions: known buckets, else reductions in the backward pass of a group that does
--- not reduce in the forward pass (tensor parallelism does).
+-- Gradient reductions: known buckets; of a group and operation without any, reductions in the backward
+-- pass where the group does not reduce in the forward pass (tensor parallelism does). What is reduced
+-- beside known buckets is the model's own (SyncBatchNorm).
 CREATE VIEW gradient_call AS
+WITH bucket AS (SELECT rank, call_id FROM param_bucket),
+bucketed AS (SELECT DISTINCT op, process_group FROM call SEMI JOIN bucket USING (rank, call_id)),
+summing AS (
+  SELECT DISTINCT process_group FROM call WHERE op IN ('all_reduce', 'reduce_scatter') AND phase = 'forward')
 SELECT c.* FROM call c
 WHERE c.op IN ('all_reduce', 'reduce_scatter', 'reduce') AND (
-  (c.rank, c.call_id) IN (SELECT rank, call_id FROM param_bucket)
-  OR (c.phase = 'backward' AND coalesce(c.process_group, '') NOT IN (
-        SELECT coalesce(process_group, '') FROM call
-        WHERE op IN ('all_reduce', 'reduce_scatter') AND phase = 'forward')));
+  (c.rank, c.call_id) IN (FROM bucket)
+  OR (c.phase = 'backward'
+    AND NOT EXISTS (FROM bucketed b WHERE b.op = c.op AND b.process_group IS NOT DISTINCT FROM c.process_group)
+    AND NOT EXISTS (FROM summing s WHERE s.process_group IS NOT DISTINCT FROM c.process_group)));
 
 -- Groups that scatter activations (sequence parallelism), not gradients, or that say they are
 -- tensor-parallel: what they gather and reduce is for the next operator. Where no rank trains

@@ -8,6 +8,7 @@ import pytest
 from advisor.engine.facts import read_facts
 from advisor.engine.notes import of_inputs
 from advisor.engine.sandbox import Sandbox
+from advisor.engine.verdict.facts import Shares, read_situation
 from tests.engine.helpers import RUN, store_of
 
 
@@ -76,3 +77,30 @@ def test_what_the_alignment_leaves_is_not_called_agreement_of_the_clocks() -> No
     store.close()
     (note,) = [note for note in notes if note.code == "clock-fit"]
     assert note.values == {"residual_ns": 150_000}
+
+
+def shares_of(pauses: list[tuple[int, int]]) -> Shares:
+    """Of two ranks with seven steps of 100 ms, 4 ms of them exposed. In some (rank, step) a rank
+    stands still for 150 ms; the other waits for it in the step after."""
+    longer = dict.fromkeys(pauses, "idle_ns")
+    longer |= {(1 - rank, step + 1): "exposed_comm_ns" for rank, step in pauses}
+    rows = []
+    for rank in (0, 1):
+        for step in range(7):
+            row = {"compute_ns": 96_000_000, "exposed_comm_ns": 4_000_000, "idle_ns": 0}
+            if kind := longer.get((rank, step)):
+                row[kind] += 150_000_000
+            row |= {"window_ns": sum(row.values()), "comm_ns": row["exposed_comm_ns"]}
+            rows.append({"rank": rank, "step": step} | row)
+    store = store_of(ranks=2, steps=7, tables={"step_breakdown": rows})
+    with Sandbox(store, RUN) as sandbox:
+        found = read_situation([], sandbox, read_facts(sandbox), []).shares
+    store.close()
+    assert found is not None
+    return found
+
+
+def test_what_came_once_is_no_share_of_the_step_and_what_comes_again_is() -> None:
+    assert shares_of([]).exposed == pytest.approx(0.04)
+    assert shares_of([(0, 3)]) == shares_of([])
+    assert shares_of([(0, 1), (0, 4)]).exposed > 0.1

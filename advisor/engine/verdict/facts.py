@@ -66,7 +66,10 @@ _IDLING = (
     "any_value(name) FILTER (first IS NOT TRUE) AS name FROM gap, start "
     "GROUP BY 1 ORDER BY 2 DESC LIMIT 1"
 )
+# ``left_out`` of each rank's steps, its longest, do not count.
 _SHARES = (
+    "WITH own AS (FROM rank_step "
+    "QUALIFY row_number() OVER (PARTITION BY rank ORDER BY window_ns DESC, step) > $left_out) "
     "SELECT sum(exposed_comm_ns)::DOUBLE / sum(window_ns) AS exposed, "
     "sum(compute_ns)::DOUBLE / sum(window_ns) AS compute, "
     "sum(idle_ns)::DOUBLE / sum(window_ns) AS idle, "
@@ -75,12 +78,14 @@ _SHARES = (
     "(sum(comm_ns) - coalesce(sum(exposed_wait_ns), 0))::DOUBLE / sum(window_ns) AS moving, "
     "(SELECT coalesce(avg(least(bubble_share, ideal_bubble_share)), 0) FROM pipeline_stage) "
     "AS schedule, "
-    "coalesce((SELECT sum(exposed_transfer_ns)::DOUBLE FROM call WHERE process_group IN "
+    "coalesce((SELECT sum(exposed_transfer_ns)::DOUBLE FROM call SEMI JOIN own USING (rank, step) "
+    "WHERE process_group IN "
     "(SELECT process_group FROM activation_group) AND coalesce(process_group NOT IN "
     "(SELECT process_group FROM group_host WHERE hosts > 1), true)), 0) "
     "/ sum(window_ns) AS activations "
-    "FROM rank_step"
+    "FROM own"
 )
+_RECURS = 3  # steps, from which on one of them may be left out
 
 
 # Another machine's network is no change of this job (network-bound offers it).
@@ -234,9 +239,19 @@ def read_situation(
 
 
 def _shares(sandbox: Sandbox, facts: Facts) -> Shares | None:
+    """Those of the mean step; without each rank's longest where that alone makes much of it lost:
+    what came once (a checkpoint, a pause) does not tell how often it comes."""
     if not facts.steps or not facts.step_ns:
         return None
-    (row,) = sandbox.records(_SHARES)
+    of_all = _mean_shares(sandbox, left_out=0)
+    if of_all is None or of_all.lost < LOST or facts.steps < _RECURS:
+        return of_all
+    usual = _mean_shares(sandbox, left_out=1)
+    return usual if usual is not None and usual.lost < LOST else of_all
+
+
+def _mean_shares(sandbox: Sandbox, *, left_out: int) -> Shares | None:
+    (row,) = sandbox.records(_SHARES, {"left_out": left_out})
     return None if row["exposed"] is None else Shares(**row)
 
 

@@ -79,17 +79,19 @@ def test_what_the_alignment_leaves_is_not_called_agreement_of_the_clocks() -> No
     assert note.values == {"residual_ns": 150_000}
 
 
-def shares_of(pauses: list[tuple[int, int]]) -> Shares:
-    """Of two ranks with seven steps of 100 ms, 4 ms of them exposed. In some (rank, step) a rank
-    stands still for 150 ms; the other waits for it in the step after."""
+def shares_of(pauses: list[tuple[int, int]], ms: int = 150, exposed_ms: int = 4) -> Shares:
+    """Of two ranks with seven steps of 100 ms, some of them exposed. In some (rank, step) a rank
+    stands still for longer; the other waits for it in the step after."""
     longer = dict.fromkeys(pauses, "idle_ns")
     longer |= {(1 - rank, step + 1): "exposed_comm_ns" for rank, step in pauses}
     rows = []
     for rank in (0, 1):
         for step in range(7):
-            row = {"compute_ns": 96_000_000, "exposed_comm_ns": 4_000_000, "idle_ns": 0}
+            exposed_ns = exposed_ms * 1_000_000
+            row = {"exposed_comm_ns": exposed_ns, "compute_ns": 100_000_000 - exposed_ns}
+            row["idle_ns"] = 0
             if kind := longer.get((rank, step)):
-                row[kind] += 150_000_000
+                row[kind] += ms * 1_000_000
             row |= {"window_ns": sum(row.values()), "comm_ns": row["exposed_comm_ns"]}
             rows.append({"rank": rank, "step": step} | row)
     store = store_of(ranks=2, steps=7, tables={"step_breakdown": rows})
@@ -104,3 +106,7 @@ def test_what_came_once_is_no_share_of_the_step_and_what_comes_again_is() -> Non
     assert shares_of([]).exposed == pytest.approx(0.04)
     assert shares_of([(0, 3)]) == shares_of([])
     assert shares_of([(0, 1), (0, 4)]).exposed > 0.1
+
+
+def test_a_step_that_is_longer_by_what_steps_differ_counts() -> None:
+    assert shares_of([(0, 3)], ms=20, exposed_ms=9).exposed > 0.1

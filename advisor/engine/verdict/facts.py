@@ -66,10 +66,13 @@ _IDLING = (
     "any_value(name) FILTER (first IS NOT TRUE) AS name FROM gap, start "
     "GROUP BY 1 ORDER BY 2 DESC LIMIT 1"
 )
-# ``left_out`` of each rank's steps, its longest, do not count.
+# A pause is longer than what moves between steps on a shared machine, as in one-rank-pauses.
+_LONGER = 1.3
+# ``left_out`` of each rank's steps, its longest, do not count where they are that much longer.
 _SHARES = (
     "WITH own AS (FROM rank_step "
-    "QUALIFY row_number() OVER (PARTITION BY rank ORDER BY window_ns DESC, step) > $left_out) "
+    "QUALIFY row_number() OVER (PARTITION BY rank ORDER BY window_ns DESC, step) > $left_out "
+    f"OR window_ns < {_LONGER} * median(window_ns) OVER (PARTITION BY rank)) "
     "SELECT sum(exposed_comm_ns)::DOUBLE / sum(window_ns) AS exposed, "
     "sum(compute_ns)::DOUBLE / sum(window_ns) AS compute, "
     "sum(idle_ns)::DOUBLE / sum(window_ns) AS idle, "
@@ -239,8 +242,8 @@ def read_situation(
 
 
 def _shares(sandbox: Sandbox, facts: Facts) -> Shares | None:
-    """Those of the mean step; without each rank's longest where that alone makes much of it lost:
-    what came once (a checkpoint, a pause) does not tell how often it comes."""
+    """Those of the mean step; without each rank's longest where a pause in that alone makes much of
+    it lost: what came once does not tell how often it comes."""
     if not facts.steps or not facts.step_ns:
         return None
     of_all = _mean_shares(sandbox, left_out=0)

@@ -103,23 +103,28 @@ def test_unknown_kernels_of_all_ranks_ask_for_no_other_rank(tmp_path: Path) -> N
         assert "unknown_kernels" in step
 
 
+@pytest.mark.parametrize("at_once", [False, True], ids=["cuda", "hip"])
 @pytest.mark.parametrize(
     ("copy", "kind"),
     [("Memcpy HtoD (Pageable -> Device)", "blocking-copy"),
      ("Memcpy DtoH (Device -> Pageable)", "synchronisation")],
 )  # fmt: skip
 def test_a_wait_behind_a_copy_to_the_device_reads_no_result(
-    tmp_path: Path, copy: str, kind: str
+    tmp_path: Path, copy: str, kind: str, at_once: bool
 ) -> None:
-    """A block of a model moves 8 bytes to the device, and waits for the stream behind them."""
+    """A block of a model moves 8 bytes to the device, and waits for the stream behind them: on AMD
+    in the same call."""
     trace = _alone()
     for begin in _steps(trace, 6, 20_000):
         for block in range(10):
             at, link = begin + 2000 * block, 50_000 + len(trace.events)
             trace.kernel(GEMM, at + 10, 1400, at)
-            trace.host("cudaMemcpyAsync", at + 20, 10, "cuda_runtime", correlation=link)
+            if at_once:
+                trace.host("hipMemcpyWithStream", at + 20, 1402, "cuda_runtime", correlation=link)
+            else:
+                trace.host("cudaMemcpyAsync", at + 20, 10, "cuda_runtime", correlation=link)
+                trace.host("cudaStreamSynchronize", at + 32, 1390, "cuda_runtime")
             trace.kernel(copy, at + 1415, 1, 0, launch=link)
-            trace.host("cudaStreamSynchronize", at + 32, 1390, "cuda_runtime")
             for part in range(1, 6):
                 trace.kernel(GEMM, at + 1420 + 100 * part, 60, at + 1410 + 100 * part)
     with _loaded(tmp_path, trace) as run:

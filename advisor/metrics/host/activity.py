@@ -21,6 +21,7 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("allocator", r"^(cuda|hip)(Malloc|Free|MemCreate|MemMap|MallocHost|HostAlloc|FreeHost)\b"
                   r"|^cuMem(Create|Map|Unmap|Release)"),
     ("synchronisation", r"^(cuda|hip)(Device|Stream|Event)Synchronize|^cu(Ctx|Stream|Event)Synch"
+                        r"|^hipMemcpyWithStream$"  # copies, then waits, in one call
                         r"|^aten::(item|_local_scalar_dense|is_nonzero)$"),
     ("blocking-copy", r"^(cuda|hip)(Memcpy|Memset)$|^(cuda|hip)Memcpy(DtoH|HtoD)$"),
     # The span from one to the other: what is launched between them runs later.
@@ -44,15 +45,17 @@ WHERE run = $1 AND rank BETWEEN $2 AND $3 AND correlation > 0
   AND d.device IS NOT NULL AND d.start_ns + d.dur_ns <= c.start_ns + c.dur_ns
 """
 # torch waits for the stream behind each copy to the device that it was not told to leave alone
-# (at::native::copy_kernel_cuda): nothing is read there, and memory that is pinned needs no wait.
+# (at::native::copy_kernel_cuda): nothing is read there, and memory that is pinned needs no wait. On
+# AMD it does both in one call (c10/cuda/CUDAFunctions.h, memcpy_and_sync).
 _UPLOADS = """
 SELECT event_id FROM (
-  SELECT rank, event_id, name, lag(name) OVER own AS before, lag(correlation) OVER own AS copied
+  SELECT rank, event_id, CASE WHEN name = 'hipMemcpyWithStream' THEN correlation
+    WHEN contains(name, 'StreamSynchronize') AND contains(lag(name) OVER own, 'MemcpyAsync')
+      THEN lag(correlation) OVER own END AS copied
   FROM event WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'runtime' AND device IS NULL
     AND regexp_matches(name, 'StreamSynchronize|Memcpy|Launch')
   WINDOW own AS (PARTITION BY rank, tid ORDER BY start_ns))
-WHERE contains(name, 'StreamSynchronize') AND contains(before, 'MemcpyAsync')
-  AND (rank, copied) IN (SELECT (rank, correlation) FROM event
+WHERE (rank, copied) IN (SELECT (rank, correlation) FROM event
     WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'memory' AND device IS NOT NULL
       AND regexp_matches(name, 'HtoD|HostToDevice'))
 """

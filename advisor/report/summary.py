@@ -31,8 +31,6 @@ from advisor.vocabulary.words import (
 SHOWN = 5
 """Findings of a first view: the page's first screen, the terminal, the table of Markdown."""
 _ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
-# What the verdict on exposed communication says instead of a cause.
-_EXPLAINS = ("in_turn", "no_room", "activations", "schedule", "beside", "moving", "exposed")
 _MOST_LEFT_OUT = 5
 _WORD = re.compile(r"\w+")
 # Kineto writes times to the nanosecond, but of microsecond clocks.
@@ -143,24 +141,21 @@ def state(report: FindingsReport) -> str:
         return say(STATES, verdict.cause, {"optional": optional})
     found = of_verdict(report)
     sure = found.probability if found is not None else None
-    values = (
-        dict.fromkeys(_EXPLAINS)
-        | verdict.values
-        | {
-            "probability": sure,
-            "perhaps_one": found is not None
-            and any(found.evidence.facts.get(known) for known in ("few_calls", "mostly")),
-            "possible": verdict.values.get("possible"),
-            "seen": verdict.values.get("host_explains", False),
-            "optional": optional,
-            "source": source(report, verdict.run),
-        }
-    )
+    values = verdict.values | {
+        "probability": sure,
+        "perhaps_one": found is not None
+        and any(found.evidence.facts.get(known) for known in ("few_calls", "mostly")),
+        "possible": verdict.values.get("possible"),
+        "seen": verdict.values.get("host_explains", False),
+        "explained": verdict.values.get("explained", False),
+        "optional": optional,
+        "source": source(report, verdict.run),
+    }
     words = say(STATES, verdict.kind.value, values)
     if verdict.kind not in _ABOUT_FINDINGS and verdict.kind is not VerdictKind.LOSSY:
         return words
     grade = verdict.severity.value.capitalize()
-    if verdict.severity is Severity.INFO:
+    if verdict.severity is Severity.INFO and found is not None:
         grade = say(STATES, "info", {"cost": _cost(found)})
     where = place_beside(found, verdict.title) if found is not None else ""
     return " · ".join(filter(None, (grade, lower_first(words), where)))

@@ -13,7 +13,7 @@ from advisor.engine.facts import Facts
 from advisor.engine.verdict.clocks import Clocks
 from advisor.engine.verdict.coverage import Coverage
 from advisor.engine.verdict.facts import Shares, Situation
-from advisor.engine.verdict.grade import severity_of
+from advisor.engine.verdict.grade import is_explained, severity_of
 from advisor.engine.verdict.table import Decision, decide
 from advisor.engine.verdict.words import host_explains, possible_cause
 from advisor.findings import Evidence, Finding, Severity, VerdictKind
@@ -227,6 +227,14 @@ def test_first_use_is_what_a_verdict_is_about_unless_communication_takes_more() 
         ({"facts": FEW, "shares": shares(exposed=0.27, wait_known=False),
           "findings": [finding("straggler-rank", ms=2, severity="critical")]}, "critical"),
         ({"findings": [finding(probability=0.4, severity="critical")]}, "critical"),
+        # of all that idles most is first use, which happens once
+        ({"shares": shares(idle=0.9), "idling": {"kind": "loading", "idle_ns": 80 * MS}}, "info"),
+        ({"shares": shares(idle=0.9), "idling": {"kind": "pause", "idle_ns": 80 * MS}}, "warning"),
+        # transfers longer than the compute beside them are of the work; a warning beside them stays
+        ({"shares": shares(exposed=0.27, compute=0.2, moving=0.4)}, "info"),
+        ({"shares": shares(exposed=0.27, compute=0.6, moving=0.4)}, "warning"),
+        ({"shares": shares(exposed=0.27, compute=0.2, moving=0.4),
+          "findings": [finding("network-bound", severity="warning", basis="option")]}, "warning"),
     ],
 )  # fmt: skip
 def test_a_verdict_is_no_milder_than_its_loss_and_its_findings(
@@ -234,6 +242,24 @@ def test_a_verdict_is_no_milder_than_its_loss_and_its_findings(
 ) -> None:
     it = situation(**changes)
     assert severity_of(decide(it), it) == severity
+
+
+@pytest.mark.parametrize(
+    ("changes", "explained"),
+    [
+        ({}, False),
+        ({"moving": 0.2, "compute": 0.1}, True),
+        ({"moving": 0.2, "compute": 0.3}, False),
+        ({"activations": 0.1}, True),
+        ({"activations": 0.01}, False),
+        ({"schedule": 0.1}, True),
+    ],
+)
+def test_what_the_work_itself_explains(changes: dict[str, float], explained: bool) -> None:
+    it = situation(shares=shares(exposed=0.15, **changes))
+    lossy = Decision(VerdictKind.LOSSY, "exposed")
+    assert is_explained(lossy, it) == explained
+    assert not is_explained(Decision(VerdictKind.LOSSY, "idle"), it)
 
 
 def test_missing_ranks_have_no_part_in_a_device_that_idles_by_itself() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.engine.verdict.choice import Decision
+from advisor.engine.verdict.choice import NOBODYS, Decision, idles_for
 from advisor.engine.verdict.facts import LOST, Situation
+from advisor.engine.verdict.next_steps import waits_in_turn
 from advisor.findings import SEVERITY_ORDER, Severity, VerdictKind
 
 ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
@@ -16,8 +17,33 @@ def severity_of(decision: Decision, it: Situation) -> Severity:
         return decision.finding.severity
     if decision.kind is VerdictKind.HEALTHY:
         return Severity.INFO
-    # What devices that were not recorded seem to idle is no loss.
-    lost = it.shares.lost if it.shares is not None and not it.instead else 0.0
-    much = lost >= LOST or decision.kind is VerdictKind.LOSSY
+    much = _loses_much(it) and not is_explained(decision, it)
     grades = [Severity.WARNING if much else Severity.INFO, *(item.severity for item in it.findings)]
     return min(grades, key=lambda grade: SEVERITY_ORDER[grade])
+
+
+def _loses_much(it: Situation) -> bool:
+    """What devices that were not recorded seem to idle is no loss, nor is what happens once."""
+    if it.shares is None or it.instead:
+        return False
+    return it.shares.lost >= LOST and not idles_for(it, it.shares, "loading", "start")
+
+
+def is_explained(decision: Decision, it: Situation) -> bool:
+    """Whether the work itself explains what is exposed: ranks that wait in turn, activations, a
+    schedule, or transfers that are longer than, or followed by no, compute to hide them."""
+    if decision.reason != "exposed" or (shares := it.shares) is None:
+        return False
+    return (
+        waits_in_turn(it) is not None
+        or has_no_room(it)
+        or 2 * max(shares.activations, shares.schedule) >= shares.exposed > 0
+        or (shares.wait_known and shares.moving > shares.beside(it.most_exposed))
+    )
+
+
+def has_no_room(it: Situation) -> bool:
+    """Whether no compute is left that what is exposed could run under."""
+    exposed = [item.evidence.facts for item in it.findings if item.rule in NOBODYS]
+    most = max(exposed, key=lambda facts: facts.get("exposed_ns") or 0, default={})
+    return most.get("room_ns") is not None and most.get("found_ns") is None

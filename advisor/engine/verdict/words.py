@@ -13,7 +13,7 @@ from advisor.engine.causes import COVERED
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.choice import NOBODYS, SMALL, Decision, mostly
 from advisor.engine.verdict.facts import LOST, Shares, Situation
-from advisor.engine.verdict.grade import ABOUT_FINDINGS, severity_of
+from advisor.engine.verdict.grade import ABOUT_FINDINGS, has_no_room, is_explained, severity_of
 from advisor.engine.verdict.next_steps import (
     LEAST_STEPS,
     MOST_STEPS,
@@ -148,13 +148,11 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
                    "option": option.title if option else None,
                    "option_ns": option.most_ns() if option else None,
                    "possible": possible_cause(decision, it),
-                   "in_turn": waits_in_turn(it) is not None}  # fmt: skip
+                   "in_turn": waits_in_turn(it) is not None,
+                   "no_room": has_no_room(it),
+                   "explained": is_explained(decision, it)}  # fmt: skip
         if it.shares is not None and it.shares.wait_known:
             values["beside"] = it.shares.beside(it.most_exposed)
-        exposed = [item.evidence.facts for item in it.findings if item.rule in NOBODYS]
-        most = max(exposed, key=lambda facts: facts.get("exposed_ns") or 0, default={})
-        # What other compute could hide, and how much of that a comparison would show.
-        values["no_room"] = most.get("room_ns") is not None and most.get("found_ns") is None
         if decision.kind is VerdictKind.HEALTHY and (look := look_at(it)) is not None:
             values["look"] = look.title.rstrip(".")
     return values | _reason_values(decision, it)

@@ -84,6 +84,17 @@ def test_percent() -> None:
     assert percent(0.183) == "18 %"
     assert percent(0.0056) == "0.56 %"
     assert percent(0.00072) == "under 0.1 %"
+    assert [percent(share) for share in (0.9872, 0.9949, 1.0, 1.004)] == [
+        "99 %", "99 %", "100 %", "100 %"]  # fmt: skip
+
+
+@given(st.floats(0.9, 1, exclude_max=True))
+def test_what_is_not_whole_reads_as_less_and_fits_what_is_beside_it(share: float) -> None:
+    """0.28 % idle stands beside 99.7 % compute."""
+    whole, rest = percent(share), percent(1 - share)
+    assert whole != "100 %"
+    if not whole.startswith("over") and not rest.startswith("under"):
+        assert float(whole[:-2]) + float(rest[:-2]) == pytest.approx(100, abs=0.51)
 
 
 @given(st.floats(1e-9, 1e12))

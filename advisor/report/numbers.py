@@ -9,7 +9,7 @@ import math
 import re
 
 from advisor.report.clean import one_line
-from advisor.vocabulary.words import about, short, significant, size
+from advisor.vocabulary.words import about, percent, short, size
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) ((?:%|[kMGT]?B/s|[kMGT]i?B|[mnµ]?s)(?!\w))")
 
@@ -32,7 +32,7 @@ def milliseconds(ns: float | None) -> str:
 
 def share(fraction: float | None) -> str:
     """A fraction as a percentage: '18 %', '0.4 %'."""
-    return "–" if fraction is None else f"{significant(100 * fraction, 2)} %"
+    return "–" if fraction is None else percent(fraction)
 
 
 def traffic(size_bytes: float | None) -> str:

@@ -205,9 +205,14 @@ def plural(number: int, noun: str, several: str = "") -> str:
 
 
 def percent(share: float) -> str:
-    """A share as percent: 0.183 becomes '18 %', 0.0183 '1.8 %', 0.00072 'under 0.1 %'."""
+    """A share as percent: 0.183 becomes '18 %', 0.0183 '1.8 %', 0.00072 'under 0.1 %'.
+
+    What is not whole does not read so: 0.9972 becomes '99.7 %', 0.9996 'over 99.9 %'.
+    """
     if 0 < share < 0.001:
         return "under 0.1 %"
+    if 0.995 <= share < 1:
+        return f"{100 * share:.1f} %" if share < 0.9995 else "over 99.9 %"
     return f"{significant(100 * share, 2)} %"
 
 

@@ -172,7 +172,7 @@ def _finding(
     floor_ns = floor_of(rule, facts) if rule.noise_floor else paired_floor(facts)
     if rule.says == "where":
         floor_ns = 0  # that time goes there is seen, whatever hiding it gives
-    basis, probability = judged(rule, row, floor_ns)
+    basis, probability = judged(rule, row, floor_ns, unmarked=facts.whole_trace)
     return Finding(
         id=finding_id,
         run=sandbox.run,

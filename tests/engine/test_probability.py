@@ -77,3 +77,14 @@ def test_gains_that_may_lie_in_the_noise_are_as_often_above_it_as_is_said() -> N
     above = sum(real for _, real in gains) / len(gains)
     assert len(gains) > 10
     assert abs(said - above) < 0.15
+
+
+def test_one_pass_without_marks_makes_no_host_sure() -> None:
+    """Nothing tells whether other passes do the same: of one that did, three in four would."""
+    row = {"savings_ns": 10_000_000, "savings_low_ns": 5_000_000}
+    for rule, share in (("launch-bound", 0.75), ("straggler-rank", 1.0)):
+        (_, marked), (_, unmarked) = (
+            judged(RULES[rule], row, FLOOR_NS, unmarked=one) for one in (False, True)
+        )
+        assert marked is not None
+        assert unmarked == pytest.approx(share * marked)

@@ -6,7 +6,8 @@ that of untried ones by as many cases as the rules' rates differ. Where the inte
 reaches into the noise, the rate is multiplied with the part of it that lies above. A row may know
 better: a column ``probability`` of the rule's SQL comes first. An option, which may give nothing,
 has no probability: it accuses nobody, so that no lab counts how often it is right. Nor has a bare
-loss, which is seen and is no cause.
+loss, which is seen and is no cause. What a host does is of its program: in the labs of marked steps,
+each of which does the same. Of one pass without marks nothing tells whether others do so.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ from advisor.findings import Basis
 
 _HALF_WIDTH = NormalDist().inv_cdf(0.975)
 """Standard deviations from the middle of a 95 % interval to its end."""
+_OF_ONE_PASS = (1 + 0.5) / (1 + 1)
+"""The probability that another pass does what the only one did: Jeffreys' prior, one of one."""
 
 
-def judged(rule: Rule, row: Mapping[str, Any], floor_ns: int) -> tuple[Basis, float | None]:
+def judged(
+    rule: Rule, row: Mapping[str, Any], floor_ns: int, *, unmarked: bool = False
+) -> tuple[Basis, float | None]:
     """What is known of the cause being real, and the probability that it is, 0 to 1.
 
     ``floor_ns`` is the least gain that this rule's evidence can show; a row's own comes first.
+    ``unmarked``: no step is marked, so that all that was recorded may be one pass.
     """
     if row.get("probability") is not None:
         return Basis.EVIDENCE, float(row["probability"])
@@ -39,7 +45,8 @@ def judged(rule: Rule, row: Mapping[str, Any], floor_ns: int) -> tuple[Basis, fl
     if rule.bare_loss:
         return Basis.LOSS, None
     shown = shown_share(float(row["savings_ns"]), low, row.get("floor_ns") or floor_ns)
-    return basis, known.rate(rule.id) * shown
+    recurs = _OF_ONE_PASS if unmarked and rule.category == "host" else 1.0
+    return basis, known.rate(rule.id) * shown * recurs
 
 
 def shown_share(middle_ns: float, low_ns: float | None, floor_ns: float) -> float:

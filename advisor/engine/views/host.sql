@@ -184,13 +184,17 @@ SELECT * FROM (SELECT p.step, p.rank, o.pause_ns, o.code, o.after_wait, o.works
   WHERE p.step = (SELECT max(step) FROM pause) AND p.step NOT IN (SELECT step FROM whole)
   ORDER BY o.step DESC LIMIT 1);
 
--- One row: the mean of all complete steps, those that took many times the median included, and those
--- of warming up where a rank pauses as in others.
+-- All complete steps, those that took many times the median included, and those of warming up where a
+-- rank pauses as in others.
+CREATE VIEW counted_step AS
+SELECT step, step_ns FROM all_step
+WHERE complete AND (step NOT IN (SELECT step FROM warm_up_step) OR step IN (SELECT step FROM one_rank_pause));
+
+-- One row: the mean of the counted steps.
 --   of_step_ns: their mean length
 --   steps_seen: how many they are
 CREATE VIEW mean_step AS
-SELECT avg(step_ns) AS of_step_ns, count(*) AS steps_seen FROM all_step
-WHERE complete AND (step NOT IN (SELECT step FROM warm_up_step) OR step IN (SELECT step FROM one_rank_pause));
+SELECT avg(step_ns) AS of_step_ns, count(*) AS steps_seen FROM counted_step;
 
 -- How long each rank's training thread was ready to run and had no core: median of the recorded steps.
 -- Linux keeps that time for every thread and our recorder writes it down; other recordings have none.

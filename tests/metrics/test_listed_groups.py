@@ -59,8 +59,13 @@ def along(group: str, ranks: list[int]) -> dict[str, object]:
     return {"traceEvents": [call(group, len(ranks), str(ranks))]}
 
 
-def named(files: dict[int, dict[str, object]]) -> tuple[dict[str, object], dict[int, str]]:
+def named(
+    files: dict[int, dict[str, object]], *, from_parquet: bool = False
+) -> tuple[dict[str, object], dict[int, str]]:
     store = store_of(files)
+    if from_parquet:
+        store.con.execute("ALTER TABLE comm_event RENAME TO written")
+        store.con.execute("CREATE VIEW comm_event AS FROM written")
     for _ in range(2):  # derived again
         store.con.execute(LISTED_GROUPS, ["run"])
         name_apart(store.con, "run")
@@ -69,9 +74,10 @@ def named(files: dict[int, dict[str, object]]) -> tuple[dict[str, object], dict[
     return {name: group.ranks for name, group in found.items()}, dict(asked)
 
 
-def test_groups_that_share_a_number_along_a_mesh_are_told_apart() -> None:
+@pytest.mark.parametrize("from_parquet", [False, True])
+def test_groups_that_share_a_number_along_a_mesh_are_told_apart(from_parquet: bool) -> None:
     files = {rank: along("1", [rank // 2 * 2, rank // 2 * 2 + 1]) for rank in range(4)}
-    groups, asked = named(files)
+    groups, asked = named(files, from_parquet=from_parquet)
     assert groups == {"1@0": (0, 1), "1@2": (2, 3)}
     assert asked == {0: "1@0", 1: "1@0", 2: "1@2", 3: "1@2"}
 

@@ -6,8 +6,8 @@ that of untried ones by as many cases as the rules' rates differ. Where the inte
 reaches into the noise, the rate is multiplied with the part of it that lies above. A row may know
 better: a column ``probability`` of the rule's SQL comes first. An option, which may give nothing,
 has no probability: it accuses nobody, so that no lab counts how often it is right. Nor has a bare
-loss, which is seen and is no cause. What a host does is of its program: in the labs of marked steps,
-each of which does the same. Of one pass without marks nothing tells whether others do so.
+loss, which is seen and is no cause. What a host does is of its program: in the labs, of marked
+steps, each of which does the same. Of one pass without marks nothing tells whether others do so.
 """
 
 from __future__ import annotations

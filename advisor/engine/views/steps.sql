@@ -39,9 +39,9 @@ SELECT r.*,
   typical_ns::BIGINT AS step_ns,                                  -- their median
   CASE WHEN n >= 4 THEN greatest(0.005 * typical_ns, 1.96 * sqrt(2) * 1.2533 * 1.4826 * mad_ns / sqrt(n))
        ELSE 0.03 * typical_ns END::BIGINT AS noise_ns,            -- smallest change that would show
-  -- by which recorded steps are longer than those before, where our recorder timed them: no less than 0
-  greatest(0, typical_ns - (SELECT max(list_median(try_cast(
-    try_cast(metadata AS JSON) -> '$.advisor.steps_before_ns' AS BIGINT[]))) FROM rank))::BIGINT AS profiler_ns,
+  greatest(0, typical_ns - (SELECT max(list_median(try_cast(try_cast(metadata AS JSON)
+    -> '$.advisor.steps_before_ns' AS BIGINT[]))) FROM rank))::BIGINT
+    AS profiler_ns, -- by which recorded steps are longer than those before; 0: not known
   (SELECT max(purpose) FROM rank_content) AS purpose              -- 'training' 'inference' 'forward'; null: unknown
 FROM spread, (
   SELECT count(*) - (SELECT count(*) FROM blind_rank) AS ranks_read, -- recordings of a device's work

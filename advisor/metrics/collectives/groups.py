@@ -80,6 +80,13 @@ def name_apart(con: Any, run: str) -> None:
     groups along one dimension of the mesh have one number (2.5; hashed names since).
     """
     con.execute(_SHARED_NAMES, [run])
+    if con.execute("SELECT count(*) FROM shared_name").fetchone() == (0,):
+        return
+    if con.execute("FROM duckdb_views() WHERE view_name = 'comm_event'").fetchone():  # of files
+        con.execute(
+            "CREATE TABLE kept AS FROM comm_event; DROP VIEW comm_event; "
+            "ALTER TABLE kept RENAME TO comm_event"
+        )
     for table in ("comm_event", "flight", "timed_call"):
         con.execute(
             f"UPDATE {table} t SET process_group = own FROM shared_name s WHERE t.run = ? "

@@ -35,16 +35,17 @@ class EventClasses(FileModel):
     """The whole file, and the kernels and operators of advisor/model/communication.yaml."""
 
     categories: list[CategoryRule]
+    device_waits: list[NameRule]
     host_names: list[NameRule]
     enqueue_names: list[NameRule]
 
     @cached_property
     def device_names(self) -> list[NameRule]:
-        """Device events by name: what sends nothing first, then what communicates."""
+        """Device events by name: waits, then what sends nothing, then what communicates."""
         table = communication()
         local = [("compute", one.pattern, "local", one.source) for one in table.local]
         comm = [("comm", one.pattern, one.library, one.source) for one in table.kernels]
-        return [
+        return self.device_waits + [
             NameRule.model_validate(
                 {"class": class_, "pattern": pattern, "what": what, "source": source}
             )

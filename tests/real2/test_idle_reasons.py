@@ -90,6 +90,17 @@ def test_an_engine_is_not_named_by_kernels_that_it_borrows(tmp_path: Path) -> No
         assert content == {"purpose": "inference", "engine": "SGLang"}
 
 
+def test_what_a_device_waits_for_is_no_compute(tmp_path: Path) -> None:
+    """MTIA writes waits for an event among its work: 6 of 9 ms."""
+    trace = _alone()
+    for at in range(0, 9000, 1000):
+        trace.kernel("event_wait", at + 310, 680, at)
+        trace.kernel(GEMM, at + 10, 300, at)
+    with _loaded(tmp_path, trace) as run:
+        (parts,) = run.sql("SELECT compute_ns FROM run_breakdown").to_dict("records")
+        assert parts["compute_ns"] == 9 * 300_000
+
+
 def test_unknown_kernels_of_all_ranks_ask_for_no_other_rank(tmp_path: Path) -> None:
     """An accelerator with kernels of its own: the recording lacks no rank."""
     trace = Trace(0, 1)

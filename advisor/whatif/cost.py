@@ -138,7 +138,8 @@ def fit_service(
         b = (time - a) / typical
     elif not identified and not is_plausible(b * typical, wire):
         time = a + b * typical
-        a, a_sigma = split(time, wire, prior)
+        quickest = min(min(values) / count for (count, _), values in observed.items())
+        a, a_sigma = split(time, wire, prior, quickest)
         b = (time - a) / typical
     deviation = [
         abs(value - (a * count + b * volume)) / max(a * count + b * volume, 1.0)

@@ -5,7 +5,9 @@ The latency assumed before any call is seen then leaves the rest to the bytes. W
 a link slower than any that is used for training, it is likelier that the hops are slow: eight
 processes that share two cores need a third of a millisecond for each. Latency and rate are then
 each taken as known to a factor only, and what is likeliest of those that give the time seen is
-told with how unsure it is.
+told with how unsure it is. Every call pays its latency, so that it is no more than the quickest
+call of that make-up took: what others took longer is other traffic, or a wait for a core, which
+larger calls meet as well.
 """
 
 from __future__ import annotations
@@ -27,13 +29,15 @@ def is_plausible(bytes_ns: float, wire_bytes: float) -> bool:
     return wire_bytes >= _PLAUSIBLE * _LEAST_RATE * bytes_ns / 1e9
 
 
-def split(typical_ns: float, wire_bytes: float, latency_ns: float) -> tuple[float, float]:
+def split(
+    typical_ns: float, wire_bytes: float, latency_ns: float, quickest_ns: float
+) -> tuple[float, float]:
     """The latency within a call of ``typical_ns``, ns, and its standard deviation, ns.
 
     ``wire_bytes`` is what each link carries for that call, ``latency_ns`` the latency assumed
-    before any call is seen.
+    before any call is seen, ``quickest_ns`` what the quickest such call took.
     """
-    share = np.linspace(0.0, 1.0, 1001)[1:-1]
+    share = np.linspace(0.0, min(1.0, quickest_ns / typical_ns), 1001)[1:-1]
     latency = np.log(share * typical_ns / latency_ns) / _HOP_FACTOR
     slower = np.log((1 - share) * typical_ns / 1e9 * _LEAST_RATE / wire_bytes)
     rate = np.maximum(slower, 0.0) / _RATE_FACTOR

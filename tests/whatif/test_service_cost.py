@@ -71,6 +71,19 @@ def test_a_call_too_slow_for_any_link_is_taken_for_latency() -> None:
     assert model.service_ns(2 * 24_576) < 0.65 * 2 * 5.13e6
 
 
+def test_every_call_pays_its_latency_so_it_is_no_more_than_the_quickest() -> None:
+    # GIVEN calls of 98 kB over eight ranks that take 12 ms beside other work, and two of them 3 ms
+    times = [12e6] * 30 + [3e6] * 2
+    calls = {
+        number: Call(tuple(range(8)), "g", call_ns, op="all_reduce", bytes=98_304, burst=number)
+        for number, call_ns in enumerate(times)
+    }
+    model = fit_service([Program(items={}, calls=calls, start_ns={}, shared=True)], "all_reduce", 8)
+    assert model is not None
+    assert model.a_ns < 3e6
+    assert model.service_ns(98_304) == pytest.approx(12e6, rel=0.01)
+
+
 def test_a_slow_link_is_no_latency() -> None:
     # GIVEN one call of 8 MB over two ranks and 100 Mbit/s: hops of a third of a second are less
     # likely than such a link

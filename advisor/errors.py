@@ -33,13 +33,12 @@ class EndedBySignalError(KeyboardInterrupt):
     last: ClassVar[int] = signal.SIGINT
     """The signal that came last: the database hides the exception behind one of its own."""
     came: ClassVar[bool] = False
-    """Whether one came since the command began: what fails after it fails for it."""
+    """Whether one came since this process began its command: what fails after it fails for it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
         EndedBySignalError.last = number
-        EndedBySignalError.came = True
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

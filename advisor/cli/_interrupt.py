@@ -36,6 +36,7 @@ def watch_for_interrupts() -> None:
 
 
 def _end(number: int, _frame: object) -> NoReturn:
+    EndedBySignalError.came = True
     raise EndedBySignalError(number)
 
 

@@ -8,8 +8,8 @@ __all__ = ["Run", "__version__", "load", "profiler", "trace_handler"]
 TYPE_CHECKING = False  # typing's takes milliseconds, in which Ctrl-C shows a traceback
 if TYPE_CHECKING:
     from advisor.api import Run, load
+    from advisor.on_trace_ready import trace_handler
     from advisor.profile.recorder import profiler
-    from advisor.trace_handler import trace_handler
 
 
 def __getattr__(name: str) -> object:
@@ -23,9 +23,7 @@ def __getattr__(name: str) -> object:
 
         return profiler
     if name == "trace_handler":
-        # The module of the same name is this package's attribute once imported: the function wins.
-        from advisor.trace_handler import trace_handler
+        from advisor.on_trace_ready import trace_handler
 
-        globals()[name] = trace_handler
         return trace_handler
     raise AttributeError(f"module 'advisor' has no attribute {name!r}")

@@ -18,6 +18,8 @@ NVTX_DOMAIN = "advisor"
 METADATA_KEY = "advisor"
 STEPS_BEFORE = "steps_before_ns"
 """Metadata: how long the last steps before the recording took, by the host's clock."""
+LAST_STEPS = 10
+"""So many steps before a recording tell what it costs: enough for a median past the first ones."""
 
 STEP_PREFIX = "ProfilerStep#"
 FORWARD = "## forward ##"

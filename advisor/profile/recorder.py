@@ -28,9 +28,6 @@ from advisor.profile.hook import construction
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
 from advisor.vocabulary.recorded_steps import STEPS
 
-_LAST_STEPS = 10
-"""Before a recording, whose times tell what it costs: enough for a median past the first ones."""
-
 
 def rank_and_world() -> tuple[int, int]:
     """This process's rank and the number of ranks: from the process group, else torchrun."""
@@ -79,7 +76,7 @@ class StepRecorder:
         self._hook: Any = None
         self._counted: int | None = None
         self._range: Any = None
-        self.ends_ns: deque[int] = deque(maxlen=_LAST_STEPS + 1)
+        self.ends_ns: deque[int] = deque(maxlen=names.LAST_STEPS + 1)
 
     @property
     def finished(self) -> bool:

@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from advisor.profile import outside_backward
+from advisor.profile import names, outside_backward
 from advisor.profile.hook import construction, order
 
 if TYPE_CHECKING:
     from advisor.profile.recorder import StepRecorder
 
 _ALIVE_EVERY_S = 0.5
-_ENDS_KEPT = 10  # of the last steps before the recording; the recorder adds its own first
 _ASKED_S = 5.0  # from asking a script to stop to making it
 _HOST_OF_STORE_S = 0.5  # rank 0 may host the store that the others read last
 
@@ -57,7 +56,7 @@ class Steps:
         self._clock: Any = None
         self._in_chunk = 0
         self._race: Any = None
-        self._ends_ns: deque[int] = deque(maxlen=_ENDS_KEPT)
+        self._ends_ns: deque[int] = deque(maxlen=names.LAST_STEPS)  # the recorder adds its own
         self._recorder: StepRecorder | None = None
         self._handle: Any = None
         self._watches: list[Any] = []

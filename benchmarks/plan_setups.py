@@ -227,8 +227,14 @@ def main() -> None:
             f"{found.mfu:.3f} {found.mfu / setup['mfu']:.2f} "
             f"{found.memory_bytes / found.capacity_bytes:.2f}"
         )
-    held = [setup for setup in setups if not setup["fit"]]
-    print(f"held out: {within(held):.0%} of {len(held)} within 15 %; all: {within(setups):.0%}")
+    last = [setup for setup in setups if setup["source"] in document()["found_last"]]
+    held = [setup for setup in setups if not setup["fit"] and setup not in last]
+    for name, some in (("held out", held), ("found last", last), ("all", setups)):
+        piped = [setup for setup in some if setup.get("pp", 1) > 1]
+        print(
+            f"{name}: {within(some):.0%} of {len(some)} within 15 %, "
+            f"{within(piped):.0%} of {len(piped)} pipelines"
+        )
     rows = memory_rows()
     for setup in rows:
         print(
@@ -241,7 +247,8 @@ def main() -> None:
     print(f"{near} of {len(rows)} measured peaks of memory within 10 %")
     fits = sum(planned(setup).fits for setup in setups)
     print(f"{fits} of {len(setups)} fit")
-    for name, rows in (("held out", held), ("found last", document()["layouts"])):
+    layouts = document()["layouts"]
+    for name, rows in (("held out", held), ("in FP8", layouts), ("found last", last)):
         piped = [setup for setup in rows if setup.get("pp", 1) > 1]
         print(
             f"published degrees, {name}: {among_first(rows):.0%} within the first three rows "

@@ -58,8 +58,14 @@ def of_its_software(setup: dict[str, Any]) -> dict[str, Any]:
         "fused_mlp": setup["source"] in document()["fused_mlp"],
         "overlap_tensor": setup["source"] in document()["overlap_tensor"],
         "overlap_chunks": setup["source"] in document()["overlap_chunks"],
+        "transformer_engine": has_te(setup),
         "communication_bytes": setup.get("gradient_bytes", 0),
     }
+
+
+def has_te(setup: dict[str, Any]) -> bool:
+    """Whether the row's software had Transformer Engine's kernels for Hopper."""
+    return setup["source"] in document()["transformer_engine"]
 
 
 def case_of(setup: dict[str, Any], speed: Speed | None = None) -> Case:
@@ -85,7 +91,7 @@ def case_of(setup: dict[str, Any], speed: Speed | None = None) -> Case:
         layout,
         Settings(recompute=setup["recompute"], **of_its_software(setup)),
         sequence=setup["sequence"],
-        speed=speed or speed_of(cluster.device),
+        speed=speed or speed_of(cluster.device, transformer_engine=has_te(setup)),
         peak_flops=peak,
     )
 
@@ -216,8 +222,9 @@ def main() -> None:
     """Print every row, or the fit."""
     setups = document()["setups"]
     if "--fit" in sys.argv:
-        for kind in ("a100", "h100"):
-            print(kind, fit([s for s in setups if kind in s["hardware"] and s["fit"]]))
+        for kind, kernels in (("a100", False), ("h100", False), ("h100", True)):
+            some = [s for s in setups if kind in s["hardware"] and has_te(s) is kernels]
+            print(kind, "transformer_engine" * kernels, fit([s for s in some if s["fit"]]))
         return
     for setup in setups:
         found = planned(setup)
@@ -228,6 +235,7 @@ def main() -> None:
             f"{found.memory_bytes / found.capacity_bytes:.2f}"
         )
     last = [setup for setup in setups if setup["source"] in document()["found_last"]]
+    last = [setup for setup in last if not setup["fit"]]
     held = [setup for setup in setups if not setup["fit"] and setup not in last]
     for name, some in (("held out", held), ("found last", last), ("all", setups)):
         piped = [setup for setup in some if setup.get("pp", 1) > 1]

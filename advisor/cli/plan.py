@@ -53,8 +53,10 @@ def command(
     ),
     overlap_chunks: bool = option(
         "--overlap-dp",
-        help="Chunks of a stage sum gradients beside each other (--overlap-grad-reduce).",
+        help="Parameters are gathered beside the forward, chunks' gradients summed beside each "
+        "other (--overlap-param-gather, --overlap-grad-reduce).",
     ),
+    transformer_engine: bool = option(help="Its kernels, with cuDNN's attention for Hopper."),
     fitted: Path | None = option(
         "--calibration",
         help="A file of advisor calibrate: collectives as measured, not as NCCL estimates them.",
@@ -85,6 +87,7 @@ def command(
         fused_mlp=fused_mlp,
         overlap_tensor=overlap_tensor,
         overlap_chunks=overlap_chunks,
+        transformer_engine=transformer_engine,
     )
     plans, skipped = [], []
     for count in (gpus,) if gpus else _SCALES:

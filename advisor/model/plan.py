@@ -167,7 +167,7 @@ def make_plan(
     peak = cluster.device.peak_flops(dtype)
     if peak is None:
         raise AdvisorError(f"{cluster.device.name} has no {dtype} peak in the table")
-    speed = speed_of(cluster.device, efficiency)
+    speed = speed_of(cluster.device, efficiency, transformer_engine=settings.transformer_engine)
 
     def estimated(layout: Layout, settings: Settings) -> Estimate:
         return estimate(Case(shape, cluster, layout, settings, length, speed, peak))

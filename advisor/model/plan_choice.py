@@ -1,11 +1,11 @@
 """Which of the estimated layouts is recommended, and in which order the others stand.
 
 Of each strategy its fastest layout that fits is a row; within 3 % of the fastest row the one that
-leaves memory free, then the simpler, is recommended. A pipeline's degrees hardly differ within the
-model's error: the next rows are those that Narayanan et al. 2021 (arXiv:2104.04473, section 3)
-would take, tensor parallelism up to the node, then as few stages as fit. Behind them stand the
-fastest of each other kind (data, tensor, pipeline, expert) that is not much slower, then the rest;
-of those within 3 % of each other the simpler first.
+leaves memory free, then the simpler, then of fewer stages, is recommended. A pipeline's degrees
+hardly differ within the model's error: the next rows are those that Narayanan et al. 2021
+(arXiv:2104.04473, section 3) would take, tensor parallelism up to the node, then as few stages as
+fit. Behind them stand the fastest of each other kind (data, tensor, pipeline, expert) that is not
+much slower, then the rest; of those within 3 % of each other the simpler first.
 """
 
 from __future__ import annotations
@@ -116,4 +116,7 @@ def _choose(ranked: Sequence[Estimate]) -> Estimate | None:
         return None
     fastest = min(item.step_s for item in fitting)
     close = [item for item in fitting if item.step_s <= _TIE * fastest]
-    return min(close, key=lambda i: (not i.is_roomy, i.layout.complexity, i.step_s))
+    return min(
+        close,
+        key=lambda i: (not i.is_roomy, i.layout.complexity, i.layout.pipeline, i.step_s),
+    )

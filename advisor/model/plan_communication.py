@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from advisor.model.plan_cluster import Cluster, Group
-from advisor.model.plan_layout import Layout, Settings, wire_bytes
+from advisor.model.plan_layout import Layout, Settings, bucket_bytes, wire_bytes
 from advisor.model.plan_sharded import ShardedStep
 from advisor.model.plan_speed import Speed
 from advisor.model.plan_traffic import (
@@ -64,9 +64,10 @@ class Communication:
 def data_parallel(case: Case, own: float, compute: float) -> Communication:
     """``own``: the rank's parameters before sharding; ``compute``: its seconds of it per step.
 
-    Interleaved, a chunk's gradients are complete while the stage's other chunks still compute their
-    last micro-batches, one of each stage, and its parameters are gathered beside the others' first
-    (Megatron-LM's --overlap-grad-reduce and --overlap-param-gather).
+    With ``overlap_chunks`` parameters are gathered beside the next forward. Interleaved, a chunk's
+    gradients are complete while the stage's other chunks still compute their last micro-batches,
+    one of each stage, and its parameters are gathered beside the others' first (Megatron-LM's
+    --overlap-grad-reduce and --overlap-param-gather).
     """
     cluster, layout, settings = case.cluster, case.layout, case.settings
     result = Communication()
@@ -77,7 +78,7 @@ def data_parallel(case: Case, own: float, compute: float) -> Communication:
     gradients = own * wire
     steps = layout.accumulation
     if layout.data_strategy in ("ddp", "zero1"):
-        count = max(1, ceil(gradients / settings.bucket_bytes))
+        count = max(1, ceil(gradients / bucket_bytes(layout, settings)))
         bucket = gradients / count
         if layout.data_strategy == "ddp":
             one = cluster.collective_s("allreduce", bucket, whole)
@@ -93,11 +94,12 @@ def data_parallel(case: Case, own: float, compute: float) -> Communication:
             for share in (1 - backward_share(settings), backward_share(settings))
         )
         result.total = total
-        result.exposed = max(total - after - backward_s, one) + after
-        if layout.interleave > 1 and settings.overlap_chunks:
-            beside = min(layout.pipeline, steps) * (1 - 1 / layout.interleave)
-            result.exposed = max(total - after - beside * backward_s, one)
-            result.exposed += max(after - beside * forward_s, after / layout.interleave)
+        beside, gathered, chunks = 1.0, 0.0, layout.interleave
+        if settings.overlap_chunks:
+            if chunks > 1:
+                beside = min(layout.pipeline, steps) * (1 - 1 / chunks)
+            gathered = min(beside * forward_s, after - after / (chunks if chunks > 1 else count))
+        result.exposed = max(total - after - beside * backward_s, one) + after - gathered
         return result
     units = case.shape.layers + 1
     inner = whole
@@ -171,9 +173,14 @@ def model_parallel(case: Case, compute: float) -> Communication:
         stage = cluster.gpus // layout.pipeline
         between = stage >= cluster.machine.gpus_per_node
         size = activations / layout.tensor
-        # Every chunk of a stage hands on: forward, and its gradient back.
+        # Every chunk of a stage hands on: forward, and its gradient back. Asked to, beside the next
+        # chunk (Megatron-LM's overlap_p2p_comm), but for what fills and drains the pipeline.
         crossings = steps * layout.interleave
-        result.total += crossings * 2 * cluster.point_to_point_s(size, between_nodes=between)
+        one = cluster.point_to_point_s(size, between_nodes=between)
+        result.total += crossings * 2 * one
+        if layout.interleave > 1 and settings.overlap_chunks:
+            beside = max(crossings - (layout.pipeline - 1), 0) * 2 * one
+            hidden += min(beside, compute - hidden)
         moved = pipeline_boundary_bytes(layout.micro_batch, own_part, shape.hidden)
         result.move(crossings * moved / layout.tensor, Group(2, 1) if between else Group(1, 2))
     result.exposed = result.total - hidden

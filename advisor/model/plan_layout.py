@@ -24,10 +24,13 @@ class Settings:
     cross-entropy that writes its gradient over the logits, `fused_mlp`: a gated MLP that computes
     its product again. `overlap_tensor`: matrices are cut, and
     tensor-parallel communication of a piece runs beside the next (Transformer Engine's userbuffers
-    under Megatron's ``--tp-comm-overlap``, torch's async tensor parallelism). `overlap_chunks`: an
-    interleaved pipeline reduces and gathers one chunk beside the others (Megatron's
-    ``--overlap-grad-reduce`` and ``--overlap-param-gather``). `communication_bytes` of a gradient
-    on the wire, and of Megatron-LM's in memory; 0: as `wire_bytes` says.
+    under Megatron's ``--tp-comm-overlap``, torch's async tensor parallelism). `overlap_chunks`:
+    parameters are gathered beside the next forward, and an interleaved pipeline reduces, gathers
+    and hands on one chunk beside the others (Megatron's ``--overlap-grad-reduce``,
+    ``--overlap-param-gather``, and overlap_p2p_comm).
+    `transformer_engine`: its kernels, with cuDNN's attention for Hopper. `communication_bytes` of a
+    gradient on the wire, and of Megatron-LM's in memory; 0: as `wire_bytes` says, `bucket_bytes`
+    likewise.
     """
 
     recompute: Recompute = "none"
@@ -39,7 +42,8 @@ class Settings:
     fused_mlp: bool = False
     overlap_tensor: bool = False
     overlap_chunks: bool = False
-    bucket_bytes: int = 25 * 1024 * 1024
+    transformer_engine: bool = False
+    bucket_bytes: int = 0
 
     @property
     def checkpointing(self) -> bool:
@@ -122,8 +126,12 @@ class Layout:
 
     @property
     def complexity(self) -> int:
-        """How much there is to set up and to go wrong; for ties only."""
-        order = ("single", *DATA_STRATEGIES).index(self.data_strategy)
+        """How much there is to set up and to go wrong; for ties only.
+
+        A pipeline shards its optimizer by a switch of Megatron's.
+        """
+        names = ("single", *DATA_STRATEGIES)
+        order = 0 if self.pipeline > 1 else names.index(self.data_strategy)
         tens = (self.tensor > 1) + (self.expert > 1) + (self.context > 1) + 2 * (self.pipeline > 1)
         return order + 10 * tens
 
@@ -132,6 +140,19 @@ def wire_bytes(layout: Layout, settings: Settings) -> int:
     """Bytes of one gradient on the wire: as the settings say, else as it is summed."""
     whole = settings.precision == "fp32" or (settings.precision == "mixed" and layout.sums_in_fp32)
     return settings.communication_bytes or (4 if whole else 2)
+
+
+def bucket_bytes(layout: Layout, settings: Settings) -> int:
+    """Bytes of gradients that are summed at a time: as the settings say, else by the software.
+
+    torch's DDP: 25 MiB (bucket_cap_mb); Megatron-LM: max(40 M, 1 M x data ranks) parameters
+    (megatron/core/distributed/distributed_data_parallel.py).
+    """
+    if settings.bucket_bytes:
+        return settings.bucket_bytes
+    if not layout.sums_in_fp32:
+        return 25 * 1024 * 1024
+    return max(40_000_000, 1_000_000 * layout.replicas) * wire_bytes(layout, settings)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster, Group
 from advisor.model.plan_estimate import Estimate
+from advisor.model.plan_layout import bucket_bytes
 from advisor.model.plan_roofline import (
     communication_ratio,
     critical_tokens,
@@ -105,7 +106,7 @@ def _tied(degrees: Sequence[tuple[int, int]]) -> str:
 
 def _latency(item: Estimate, cluster: Cluster) -> list[str]:
     """Whether buckets are too small for so many ranks: their time less the bandwidth's part."""
-    layout, bucket = item.layout, item.settings.bucket_bytes
+    layout, bucket = item.layout, bucket_bytes(item.layout, item.settings)
     if layout.data_strategy not in ("ddp", "zero1"):
         return []
     group = cluster.group(layout.replicas, layout.tensor)

@@ -60,6 +60,7 @@ def of_its_software(setup: dict[str, Any]) -> dict[str, Any]:
         "overlap_chunks": setup["source"] in document()["overlap_chunks"],
         "transformer_engine": has_te(setup),
         "communication_bytes": setup.get("gradient_bytes", 0),
+        "precision": "remainders" if setup["source"] in document()["remainders"] else "mixed",
     }
 
 
@@ -199,7 +200,7 @@ def memory_bytes(setup: dict[str, Any]) -> float:
     """
     found = planned(setup)
     if setup.get("stage") == "last":
-        last = found.activation_bytes - stage_activations(case_of(setup))[1]
+        last = found.activation_bytes - stage_activations(case_of(setup))[-1]
         found = replace(found, memory_bytes=found.memory_bytes - last)
     return {
         "allocated": found.allocated_bytes,

@@ -26,11 +26,11 @@ def command(
     global_batch: int | None = option(type=POSITIVE, help="Sequences per step."),
     sequence: int | None = option(type=POSITIVE, help="Tokens per sequence."),
     nccl: str = option(default="2.29.7", show_default=True, metavar="VERSION"),
-    precision: Literal["mixed", "fp32", "bf16"] = option(
+    precision: Literal["mixed", "remainders", "fp32", "bf16"] = option(
         default="mixed",
         show_default=True,
         help="What is kept per parameter (mixed: 16 bytes, 18 with tensor or pipeline "
-        "parallelism).",
+        "parallelism; remainders: 2 less, store_param_remainders).",
     ),
     efficiency: float | None = option(
         type=FiniteRange(min=0, max=1, min_open=True),
@@ -55,6 +55,11 @@ def command(
         "--overlap-dp",
         help="Parameters are gathered beside the forward, chunks' gradients summed beside each "
         "other (--overlap-param-gather, --overlap-grad-reduce).",
+    ),
+    gradient_bytes: int | None = option(
+        type=click.IntRange(1, 4),
+        help="A gradient in memory and on the wire.  [default: 4 with tensor or pipeline "
+        "parallelism, else 2]",
     ),
     transformer_engine: bool = option(help="Its kernels, with cuDNN's attention for Hopper."),
     fitted: Path | None = option(
@@ -88,6 +93,7 @@ def command(
         overlap_tensor=overlap_tensor,
         overlap_chunks=overlap_chunks,
         transformer_engine=transformer_engine,
+        communication_bytes=gradient_bytes or 0,
     )
     plans, skipped = [], []
     for count in (gpus,) if gpus else _SCALES:

@@ -15,7 +15,7 @@ from typing import Literal
 from advisor.model.transformer import TransformerShape
 
 Recompute = Literal["none", "selective", "full"]
-Precision = Literal["mixed", "fp32", "bf16"]
+Precision = Literal["mixed", "remainders", "fp32", "bf16"]
 Loss = Literal["fused", "megatron", "torch"]
 # Bytes per logit at the peak. fused: 16-bit logits and their gradient (flash-attn's). megatron:
 # these and an fp32 copy that becomes the gradient (vocab_parallel_cross_entropy). torch: three
@@ -40,11 +40,16 @@ class StateBytes:
 # Bytes per parameter: weights, gradients, optimizer state. Adam keeps two moments; "mixed" adds
 # the fp32 master copy ([ZeRO] section 3.1: 2 + 2 + 12 = 16); "fp32" has neither 2-byte copy nor
 # master (4 + 4 + 8 = 16, also what torch.autocast keeps); "bf16" keeps everything in 2 bytes.
+# "remainders": of the master copy what the 16-bit weight leaves out (store_param_remainders of
+# apex's DistributedFusedAdam, which NeMo sets, and of Transformer Engine's FusedAdam).
 ADAM_BYTES: dict[Precision, tuple[int, int, int]] = {
     "mixed": (2, 2, 12),
+    "remainders": (2, 2, 10),
     "fp32": (4, 4, 8),
     "bf16": (2, 2, 4),
 }
+# What trains 16-bit weights by a 32-bit master copy.
+WITH_MASTER: tuple[Precision, ...] = ("mixed", "remainders")
 
 
 def state_bytes(
@@ -67,7 +72,7 @@ def state_bytes(
     if shards < 1:
         raise ValueError(f"shards is {shards}: it must be at least 1")
     weights, gradients, optimizer = (size * parameter_count for size in ADAM_BYTES[precision])
-    if fp32_gradients and precision == "mixed":
+    if fp32_gradients and precision in WITH_MASTER:
         gradients = 4 * parameter_count
     return StateBytes(
         parameters=weights / shards if zero_stage >= 3 else weights,

@@ -258,6 +258,6 @@ def _assumptions(cluster: Cluster, speed: Speed, dtype: str, peak: float) -> tup
         "scatters once per step and holds whole ones until then (sync_every_micro_batch=true: as "
         "planned)",
         "activations of a layer by Korthikanti et al. 2022, for its shape; torch's cross-entropy "
-        "(a fused one: --fused-loss); 4 GB for context and buffers; 95 % of device memory usable; "
+        "(a fused one: --fused-loss); 4 GB for context and buffers; 99 % of device memory usable; "
         f"where there is room torch reserves {RESERVED_BESIDE:.0%} more than it allocates",
     )

@@ -2,10 +2,9 @@
 
 Of each strategy its fastest layout that fits is a row; within 3 % of the fastest row the one that
 leaves memory free, then the simpler, then of fewer stages, is recommended. A pipeline's degrees
-hardly differ within the model's error: the next rows are those that Narayanan et al. 2021
-(arXiv:2104.04473, section 3) would take, tensor parallelism up to the node, then as few stages as
-fit. Behind them stand the fastest of each other kind (data, tensor, pipeline, expert) that is not
-much slower, then the rest; of those within 3 % of each other the simpler first.
+hardly differ within the model's error: the next rows are the fastest other degrees that it cannot
+tell from these. Behind them stand the fastest of each other kind (data, tensor, pipeline, expert)
+that is not much slower, then the rest; of those within 3 % of each other the simpler first.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def _alike(chosen: Estimate, others: Iterable[Estimate]) -> list[Estimate]:
         and item.fits
         and item.step_s <= _ALIKE * chosen.step_s
     ]
-    found.sort(key=lambda item: (-item.layout.tensor, item.layout.pipeline))
+    found.sort(key=lambda item: item.step_s)
     return found[:_MOST_ALIKE]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from advisor.model.memory import (
     ADAM_BYTES,
+    WITH_MASTER,
     Loss,
     Recompute,
     StateBytes,
@@ -23,7 +24,7 @@ from advisor.model.memory import (
 )
 from advisor.model.plan_cluster import Cluster
 from advisor.model.plan_communication import Case, data_parallel, model_parallel
-from advisor.model.plan_layout import Layout, Settings
+from advisor.model.plan_layout import Layout, Settings, wire_bytes
 from advisor.model.plan_traffic import bubble_fraction
 from advisor.model.transformer import (
     TransformerShape,
@@ -34,10 +35,11 @@ from advisor.model.transformer import (
 
 # CUDA context, cuBLAS and NCCL buffers, allocator slack: usual on an 80 GB card.
 OVERHEAD_BYTES = 4e9
-USABLE_MEMORY = 0.95
-# What torch reserves beside what is allocated, where there is room: the median of the 23 rows
-# of plan_setups.yaml that say so (0.11 and 0.13 of either half). Without room it gives it back.
-RESERVED_BESIDE = 0.12
+# Of an 80 GB card torch finds 79.10 to 79.18 GiB ("has a total capacity of" in its own errors).
+USABLE_MEMORY = 0.989
+# What torch reserves beside what is allocated, where there is room: the median of the 25 rows
+# of plan_setups.yaml that say so (0.15 of either half). Without room it gives it back.
+RESERVED_BESIDE = 0.15
 # Of attention's time the forward pass: a fused kernel computes 2 products forward and 5 backward
 # (Dao 2023, arXiv:2307.08691, section 3.1.2), others 2 and 4.
 _FUSED_FORWARD, _UNFUSED_FORWARD = 2 / 7, 1 / 3
@@ -117,8 +119,8 @@ def estimate(case: Case) -> Estimate:
         _STAGES[layout.data_strategy],
         case.shards,
         precision=settings.precision,
-        # What Megatron-LM sends in 16 bits it keeps so (grad_reduce_in_fp32 is off).
-        fp32_gradients=layout.sums_in_fp32 and settings.communication_bytes in (0, 4),
+        # Megatron-LM keeps gradients as it sends them (grad_reduce_in_fp32).
+        fp32_gradients=wire_bytes(layout, settings) == 4,
     )
     activations = max(stage_activations(case))
     host = 0.0
@@ -164,22 +166,24 @@ def estimate(case: Case) -> Estimate:
 
 
 def _own_parameters(shape: TransformerShape, layout: Layout) -> float:
-    """Parameters of one rank before data-parallel sharding (largest pipeline stage)."""
+    """Parameters of one rank before data-parallel sharding, of the pipeline stage with most."""
     count = parameters(shape)
     embeddings = count.token_embedding + count.position_embedding + count.output_head
-    inside = count.total - embeddings - count.expert
-    experts = count.expert / layout.expert
-    # First and last stage hold the embeddings; the largest stage decides.
+    inside = (count.total - embeddings - count.expert) + count.expert / layout.expert
+    # First and last stage hold the embeddings.
     edge = max(count.token_embedding + count.position_embedding, count.output_head)
     ends = embeddings if layout.pipeline == 1 else edge
-    stage = layout.largest_stage(shape.layers) / shape.layers
-    return ((inside + experts) * stage + ends) / layout.tensor
+    layer = inside / shape.layers
+    most = max(
+        layer * layout.end_stage(shape.layers) + ends, layer * layout.largest_stage(shape.layers)
+    )
+    return most / layout.tensor
 
 
-def stage_activations(case: Case) -> tuple[float, float]:
-    """Bytes of activations that the first and the last stage hold at their peak.
+def stage_activations(case: Case) -> tuple[float, float, float]:
+    """Bytes of activations that the first, the second and the last stage hold at their peak.
 
-    The first keeps most micro-batches, the last has the head.
+    The first keeps most micro-batches, the second may have more layers, the last has the head.
     """
     shape, layout, settings = case.shape, case.layout, case.settings
     own_part = case.sequence // layout.context
@@ -196,7 +200,8 @@ def stage_activations(case: Case) -> tuple[float, float]:
             fused_mlp=settings.fused_mlp,
         )
 
-    kept = layout.largest_stage(shape.layers) * of_layer(settings.recompute)
+    layer = of_layer(settings.recompute)
+    ends = layout.end_stage(shape.layers) * layer
     working = of_layer("none") if settings.checkpointing else 0.0
     working += mlp_gradient_bytes(shape, layout.micro_batch * own_part) / layout.tensor
     if layout.tensor > 1:
@@ -210,31 +215,31 @@ def stage_activations(case: Case) -> tuple[float, float]:
         tensor_parallel=layout.tensor,
         loss=_loss(layout, settings),
     )
-    first, last = micro_batches_in_flight(layout)
+    last = working + ends * micro_batches_in_flight(layout, layout.pipeline - 1) + logits
     if layout.pipeline == 1:
-        return working + kept + logits, working + kept + logits
-    return working + kept * first, working + kept * last + logits
+        return last, last, last
+    first = working + ends * micro_batches_in_flight(layout, 0)
+    most = layout.largest_stage(shape.layers) * layer
+    return first, working + most * micro_batches_in_flight(layout, 1), last
 
 
 def _loss(layout: Layout, settings: Settings) -> Loss:
     """What computes the cross-entropy: Megatron-LM's own where its parallelism is."""
     if not settings.fused_loss:
         return "torch"
-    return "megatron" if layout.sums_in_fp32 else "fused"
+    summed_wide = settings.precision in WITH_MASTER and wire_bytes(layout, settings) == 4
+    return "megatron" if layout.sums_in_fp32 or summed_wide else "fused"
 
 
-def micro_batches_in_flight(layout: Layout) -> tuple[float, float]:
-    """Micro-batches whose activations the first and the last stage keep, at most those of a step.
+def micro_batches_in_flight(layout: Layout, stage: int) -> float:
+    """Micro-batches whose activations a stage keeps, at most those of a step.
 
     Interleaved (Megatron-LM, get_pp_rank_microbatches): stage r of p runs 2(p - r - 1) + (v - 1) p
     chunks ahead and one more; on the first p + (p - 1) / v (Korthikanti et al. 2022, 4.2.3).
     """
-    stages, chunks = layout.pipeline, layout.interleave
-    if chunks == 1:
-        return min(stages, layout.accumulation), 1.0
-    ahead = (chunks - 1) * stages + 1
-    of_first, of_last = (ahead + 2 * (stages - 1)) / chunks, ahead / chunks
-    return min(of_first, layout.accumulation), min(of_last, layout.accumulation)
+    behind, chunks = layout.pipeline - stage - 1, layout.interleave
+    ahead = behind if chunks == 1 else 2 * behind + (chunks - 1) * layout.pipeline
+    return min((ahead + 1) / chunks, layout.accumulation)
 
 
 def _compute(case: Case) -> float:

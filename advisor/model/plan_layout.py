@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
-from advisor.model.memory import Precision, Recompute
+from advisor.model.memory import WITH_MASTER, Precision, Recompute
 from advisor.model.transformer import TransformerShape
 
 DataStrategy = Literal["single", "ddp", "zero1", "fsdp2-zero2", "fsdp2", "hsdp"]
@@ -119,6 +119,11 @@ class Layout:
         """Layers of the pipeline's largest stage, of so many in all: the others wait for it."""
         return ceil(layers / self.pipeline)
 
+    def end_stage(self, layers: int) -> int:
+        """Layers of the first and the last stage: of uneven ones those with fewer stand there."""
+        fewer = self.pipeline - layers % self.pipeline
+        return layers // self.pipeline if fewer >= 2 else self.largest_stage(layers)
+
     @property
     def kind(self) -> tuple[bool, ...]:
         """Which of tensor, pipeline, expert and context parallelism it needs beside data's."""
@@ -138,7 +143,8 @@ class Layout:
 
 def wire_bytes(layout: Layout, settings: Settings) -> int:
     """Bytes of one gradient on the wire: as the settings say, else as it is summed."""
-    whole = settings.precision == "fp32" or (settings.precision == "mixed" and layout.sums_in_fp32)
+    wide = layout.sums_in_fp32 and settings.precision in WITH_MASTER
+    whole = settings.precision == "fp32" or wide
     return settings.communication_bytes or (4 if whole else 2)
 
 

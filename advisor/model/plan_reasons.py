@@ -164,7 +164,7 @@ def _uneven(layers: int, stages: int) -> str:
     most, rest = layers // stages + 1, layers % stages
     return (
         f"{layers} layers over {stages} stages: {rest} of {most}, {stages - rest} of {most - 1} "
-        "(stage_layers); time and memory are those of the largest"
+        "(stage_layers); the largest sets the time"
     )
 
 

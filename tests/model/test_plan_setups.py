@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from advisor.model.plan_estimate import micro_batches_in_flight
@@ -57,18 +59,15 @@ def test_16_thousand_gpus_reach_what_was_published() -> None:
     assert planned(llama).bubble < 0.12
 
 
-def test_what_ran_fits_but_for_few() -> None:
-    too_large = [s for s in SETUPS if s not in FOUND_LAST and not planned(s).fits]
-    assert {(setup["model"], setup["gpus"]) for setup in too_large} <= {
-        *(("llama3-405b", 8192), ("nemotron-340b", 128))
-    }
+def test_what_ran_fits() -> None:
+    assert not [(s["model"], s["gpus"]) for s in SETUPS if not planned(s).fits]
 
 
 def test_measured_peaks_of_memory_come_out_near_in_four_of_five() -> None:
     ratios = [memory_ratio(setup) for setup in memory_rows()]
-    assert len(ratios) >= 41
-    assert sum(0.9 <= ratio <= 1.1 for ratio in ratios) >= 0.8 * len(ratios)
-    assert all(0.76 <= ratio <= 1.26 for ratio in ratios)
+    assert len(ratios) >= 46
+    assert sum(0.9 <= ratio <= 1.1 for ratio in ratios) >= 0.88 * len(ratios)
+    assert all(0.85 <= ratio <= 1.3 for ratio in ratios)
 
 
 def test_what_torch_allocates_is_the_sum_of_tensors() -> None:
@@ -85,12 +84,21 @@ def test_what_torch_allocates_is_the_sum_of_tensors() -> None:
 
 def test_the_last_stage_of_an_interleaved_pipeline_keeps_nearly_as_much_as_the_first() -> None:
     # Four stages of eight chunks: the last runs 28 chunks ahead, the first 34, and one more.
-    first, last = micro_batches_in_flight(Layout("zero1", 2, 1, 4, accumulation=8, interleave=8))
-    assert (first, last) == (35 / 8, 29 / 8)
-    plain = Layout("zero1", 2, 1, 4, accumulation=8)
-    assert micro_batches_in_flight(plain) == (4, 1)
-    few = Layout("zero1", 2, 1, 4, accumulation=2)
-    assert micro_batches_in_flight(few) == (2, 1)
+    chunks = Layout("zero1", 2, 1, 4, accumulation=8, interleave=8)
+    plain = replace(chunks, interleave=1)
+    few = replace(plain, accumulation=2)
+    for layout, kept in ((chunks, [35 / 8, 33 / 8, 31 / 8, 29 / 8]), (plain, [4, 3, 2, 1])):
+        assert [micro_batches_in_flight(layout, stage) for stage in range(4)] == kept
+    assert [micro_batches_in_flight(few, stage) for stage in range(4)] == [2, 2, 2, 1]
+
+
+def test_of_uneven_stages_those_with_fewer_layers_stand_at_the_ends() -> None:
+    """Llama 3 405B has 126 layers on 16 stages, one less at either end (arXiv:2407.21783)."""
+    layout = Layout("zero1", 64, 8, 16, accumulation=32)
+    assert (layout.end_stage(126), layout.largest_stage(126)) == (7, 8)
+    assert layout.end_stage(128) == layout.largest_stage(128) == 8
+    assert layout.end_stage(127) == 8  # one stage of 7 has but one end
+    assert Layout("ddp", 8).end_stage(31) == 31
 
 
 @pytest.mark.slow

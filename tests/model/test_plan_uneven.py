@@ -31,12 +31,12 @@ def test_layers_that_no_power_of_two_divides_are_planned_in_uneven_stages() -> N
     assert mine.layout == other.layout
     assert mine.layout.pipeline == 16
     assert mine.step_s == pytest.approx(other.step_s, rel=0.001)
-    assert mine.memory_bytes == pytest.approx(other.memory_bytes, rel=0.001)
+    # AND its first stage, which keeps most micro-batches, has a layer less
+    assert 0.85 * other.memory_bytes < mine.memory_bytes < other.memory_bytes
     assert mine.mfu < other.mfu
     said = [reason for reason in odd.recommended.reasons if "stage_layers" in reason]
     assert said == [
-        "126 layers over 16 stages: 14 of 8, 2 of 7 (stage_layers); time and memory are those of "
-        "the largest"
+        "126 layers over 16 stages: 14 of 8, 2 of 7 (stage_layers); the largest sets the time"
     ]
     assert not any("stage_layers" in reason for row in even.rows for reason in row.reasons)
     assert odd.to_dict()["recommended"]["largest_stage_layers"] == 8

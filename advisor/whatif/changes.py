@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,12 +19,29 @@ Segment = tuple[str, int]
 
 def bucket_bytes(program: Program) -> list[int]:
     """Bytes of the gradient calls as they were really issued, in order."""
-    items = program.items[min(program.items)]
-    return [
-        int(program.calls[item.call].bytes or 0)
-        for item in items
-        if isinstance(item, Issue) and program.calls[item.call].is_gradient
-    ]
+    return [int(call.bytes or 0) for call in _gradient_calls(program)]
+
+
+def _gradient_calls(program: Program) -> list[Call]:
+    issued = (i for i in program.items[min(program.items)] if isinstance(i, Issue))
+    return [row for item in issued if (row := program.calls[item.call]).is_gradient]
+
+
+def regrouped_ns(program: Program, buckets: Sequence[int], model: ServiceModel) -> list[float]:
+    """What gradient calls of so many bytes take that carry what the traced ones do, in order."""
+    traced = _gradient_calls(program)
+    ends = np.cumsum([float(call.bytes or 0) for call in traced])
+    borders = np.cumsum([0.0, *buckets]) * ends[-1] / sum(buckets)
+    result = []
+    for start, end in pairwise(borders):
+        inside = np.minimum(ends, end) - np.maximum(np.append(0.0, ends[:-1]), start)
+        parts = [
+            (call, float(part) / call.bytes)
+            for call, part in zip(traced, inside, strict=True)
+            if call.bytes and part > 0
+        ]
+        result.append(model.as_one_ns(parts))
+    return result
 
 
 def with_bucket_cap(
@@ -46,15 +64,14 @@ def with_bucket_cap(
     template = program.calls[min(gradients)]
     if set(template.ranks) != set(program.items):
         return None
-    buckets = assemble(sizes, bucket_cap_mb)
     first_id = max(program.calls) + 1
     calls = {key: row for key, row in program.calls.items() if key not in gradients}
     closes: dict[int, int] = {}
-    for number, bucket in enumerate(buckets):
-        total = sum(sizes[index] for index in bucket)
-        calls[first_id + number] = replace(
-            template, bytes=total, service_ns=model.service_ns(total)
-        )
+    buckets = assemble(sizes, bucket_cap_mb)
+    totals = [sum(sizes[index] for index in bucket) for bucket in buckets]
+    times = regrouped_ns(program, totals, model)
+    for number, (bucket, total, time) in enumerate(zip(buckets, totals, times, strict=True)):
+        calls[first_id + number] = replace(template, bytes=total, service_ns=time)
         closes[max(bucket)] = first_id + number
     items = {rank: _rebucket(of_rank, gradients, closes) for rank, of_rank in program.items.items()}
     return program.with_items(items, calls)

@@ -91,6 +91,18 @@ class ServiceModel(NamedTuple):
         most = self.a_ns + self.b_ns_per_byte * held
         return most * self.curve.time_ns(size) / self.curve.time_ns(held)
 
+    def as_one_ns(self, parts: Sequence[tuple[Call, float]]) -> float:
+        """What these shares of traced calls take as one call, no less than the longest of them.
+
+        They took what they took: of that the model only says how much less it is as one call. What
+        a call took beyond the model (other traffic, a core that others hold) its bytes meet in a
+        larger call too: sending larger buckets beside such neighbours gained nothing, measured.
+        """
+        took = [share * call.service_ns for call, share in parts]
+        apart = sum(share * self.service_ns(call.bytes or 0) for call, share in parts)
+        whole = self.service_ns(round(sum(share * (call.bytes or 0) for call, share in parts)))
+        return max((sum(took) - apart + whole, *took))
+
     @property
     def is_known(self) -> bool:
         """Whether the trace, or a calibration of the machine, tells latency from bandwidth."""

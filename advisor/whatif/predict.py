@@ -17,6 +17,7 @@ from advisor.errors import AdvisorError
 from advisor.whatif.buckets import assemble, infer_cap_mb
 from advisor.whatif.changes import (
     bucket_bytes,
+    regrouped_ns,
     with_bucket_cap,
     with_service,
     without_lateness,
@@ -169,13 +170,15 @@ class DataParallel:
                 self._made[key] = with_bucket_cap(program, cap_mb, service)
             else:
                 formed = self.with_cap(program, cap_mb, self.model)
-                self._made[key] = formed and with_service(
-                    formed,
-                    lambda _, call: (
-                        service.service_ns(call.bytes or 0) if call.is_gradient else call.service_ns
-                    ),
-                )
+                self._made[key] = formed and _with_model(formed, program, service)
         return self._made[key]
+
+
+def _with_model(formed: Program, traced: Program, service: ServiceModel) -> Program:
+    """Buckets formed of the traced ones, in the times of another model."""
+    new = {key: int(call.bytes or 0) for key, call in formed.calls.items() if call.is_gradient}
+    times = dict(zip(new, regrouped_ns(traced, [*new.values()], service), strict=True))
+    return with_service(formed, lambda key, call: times.get(key, call.service_ns))
 
 
 @lru_cache(64)

@@ -164,7 +164,9 @@ def _merge(group: Sequence[Call], models: Mapping[tuple[str, int], ServiceModel]
     if model is None or any(call.bytes is None for call in group):
         return None
     total = sum(int(call.bytes or 0) for call in group)
-    return replace(group[0], bytes=total, service_ns=model.service_ns(total))
+    return replace(
+        group[0], bytes=total, service_ns=model.as_one_ns([(call, 1.0) for call in group])
+    )
 
 
 def _issue_places(

@@ -84,6 +84,22 @@ def test_every_call_pays_its_latency_so_it_is_no_more_than_the_quickest() -> Non
     assert model.service_ns(98_304) == pytest.approx(12e6, rel=0.01)
 
 
+def test_what_calls_met_besides_their_bytes_a_larger_call_meets_too() -> None:
+    # GIVEN calls of one size, the latency of a sixth of a millisecond each, and noise of its own
+    calls = [
+        Call((0, 1), "g", call_ns, op="all_reduce", bytes=131_072, burst=number)
+        for number, call_ns in enumerate([0.5e6, 9e6, 0.4e6, 6e6, 0.5e6])
+    ]
+    traced = Program(items={}, calls=dict(enumerate(calls)), start_ns={}, shared=True)
+    model = fit_service([traced], "all_reduce", 2)
+    assert model is not None
+    # THEN two of them as one take their latency less, and not what the median call of both sizes
+    # does; a half takes half of its bytes' time
+    assert model.as_one_ns([(calls[1], 1), (calls[3], 1)]) == pytest.approx(15e6 - model.a_ns)
+    assert model.as_one_ns([(calls[1], 1)]) == pytest.approx(9e6)
+    assert model.as_one_ns([(calls[1], 0.5)]) == pytest.approx(4.5e6 + model.a_ns / 2)
+
+
 def test_a_slow_link_is_no_latency() -> None:
     # GIVEN one call of 8 MB over two ranks and 100 Mbit/s: hops of a third of a second are less
     # likely than such a link

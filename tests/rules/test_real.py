@@ -252,7 +252,10 @@ def test_a_scan_for_unused_parameters_is_seen_beside_small_calls(fixtures_dir: P
         ),
         (
             "lab-ddp-unused-parameter-scan",
-            ["Send gradients as fp16 (DDP; bf16 only over NCCL).\nfrom torch"],
+            [
+                "DDP: send gradients as bf16, by a hook of your own (torch's bf16 hook refuses "
+                "gloo).\ndef"
+            ],
         ),
     ],
 )

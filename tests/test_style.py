@@ -193,7 +193,7 @@ def test_texts_that_a_whole_trace_may_have_do_not_say_per_step() -> None:
 
 
 # A program and what it is given: no call, setting or statement.
-SHELL = re.compile(r"(?!for |with |from |import |if )[a-z][\w.-]* [\w-]")
+SHELL = re.compile(r"(?!for |with |from |import |if |def )[a-z][\w.-]* [\w-]")
 
 
 def is_one_step(text: str) -> bool:

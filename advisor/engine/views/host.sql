@@ -202,6 +202,7 @@ SELECT avg(step_ns) AS of_step_ns, count(*) AS steps_seen FROM counted_step;
 -- the waits' own median may be as long as the median step.
 --   wait_ns: median per step
 --   more_ns: than the other ranks, by the mean, as lateness is counted
+--   more_high_ns: the high end of its 95 % interval, over the steps
 CREATE VIEW core_wait AS
 WITH noted AS (
   SELECT rank, host, try_cast(try_cast(metadata AS JSON) -> '$.advisor.core_wait_ns' AS BIGINT[]) AS waits
@@ -213,11 +214,19 @@ own AS (
   SELECT rank, host, list_median(waits) AS ns, list_avg(waits) AS mean_ns,
     CASE WHEN len(waits) = len(steps) THEN list_median([
     waits[i] / steps[i] FOR i IN range(1, len(steps) + 1)]) END AS share
-  FROM noted LEFT JOIN lasting USING (rank))
+  FROM noted LEFT JOIN lasting USING (rank)),
+each AS (SELECT rank, unnest(waits) AS ns, generate_subscripts(waits, 1) AS turn FROM noted),
+paired AS ( -- the same step of all ranks: what else runs comes and goes for all of them
+  SELECT rank, ns - (sum(ns) OVER w - ns) / nullif(count(*) OVER w - 1, 0) AS ns
+  FROM each WINDOW w AS (PARTITION BY turn)),
+spread AS (SELECT rank, coalesce(stddev_samp(ns) / sqrt(count(*)), 0) AS error_ns FROM paired GROUP BY rank),
+more AS (
+  SELECT rank, mean_ns - (SELECT median(p.mean_ns) FROM own p WHERE p.rank <> o.rank) AS ns FROM own o)
 SELECT rank, host,
-  greatest(0, least(ns, step_ns * least(share, 1)))::BIGINT AS wait_ns,
-  (mean_ns - (SELECT median(p.mean_ns) FROM own p WHERE p.rank <> o.rank))::BIGINT AS more_ns
-FROM own o, facts WHERE ns IS NOT NULL;
+  greatest(0, least(own.ns, step_ns * least(share, 1)))::BIGINT AS wait_ns,
+  more.ns::BIGINT AS more_ns,
+  (more.ns + 1.96 * error_ns)::BIGINT AS more_high_ns
+FROM own JOIN more USING (rank) JOIN spread USING (rank), facts WHERE own.ns IS NOT NULL;
 
 -- What each rank's host costs its device in a step: idle time, and gathers that it asks for too late to
 -- be hidden.

@@ -170,6 +170,16 @@ def test_what_is_expected_to_give_most_is_what_a_verdict_is_about_however_it_is_
         assert decision.finding.rule == about
 
 
+def test_waiting_for_shared_cores_that_is_usual_asks_for_no_change_of_the_job() -> None:
+    usual = finding("no-free-core", ms=8, severity=Severity.INFO)
+    decision = decide(situation(findings=[usual], shares=shares(exposed=0.12)))
+    assert (decision.kind, decision.reason) == (VerdictKind.HEALTHY, "shared")
+    much = decide(situation(findings=[usual], shares=shares(exposed=0.25)))  # more than cores take
+    assert much.reason == "finding"
+    cause = finding("data-loader-stall", ms=5)
+    assert decide(situation(findings=[usual, cause])).finding == cause
+
+
 def test_who_makes_less_than_half_of_a_loss_is_not_its_cause() -> None:
     lost = finding("jitter", ms=20)
     assert decide(situation(findings=[lost, finding(ms=6)])).reason == "jitter"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from advisor.engine.causes import COVERED, as_listed, expected_ns
 from advisor.engine.verdict.facts import LOST, Shares, Situation
-from advisor.findings import WARNING_SHARE, Finding, VerdictKind
+from advisor.findings import WARNING_SHARE, Finding, Severity, VerdictKind
 
 LARGE = WARNING_SHARE  # expected
 SMALL = 0.01  # below, nobody's afternoon
@@ -14,6 +14,8 @@ LEAST_KNOWN = 0.8  # of the device's busy time: below, no cause is sure
 UNCOUNTED = frozenset({"plain-fp32-matmul"})  # what compute itself could do faster, without a gain
 # Waiting or exposed time itself, with nobody behind it: a loss, not a cause.
 NOBODYS = frozenset({"jitter", "exposed-communication"})
+# Of a machine that others use too: while it is no more than usual there, nothing is to change.
+_MACHINES = frozenset({"no-free-core"})
 
 
 class Decision(NamedTuple):
@@ -30,7 +32,7 @@ def inconclusive(reason: str) -> Decision:
 
 def best(it: Situation, least: float) -> Decision | None:
     """About what is expected to give most, and at least the share ``least`` of the step."""
-    likely = [
+    worth = [
         item
         for item in it.findings
         if not item.is_option()
@@ -38,8 +40,10 @@ def best(it: Situation, least: float) -> Decision | None:
         # Some waiting is normal on any machine.
         and (item.rule not in NOBODYS or (item.savings_ns or 0) >= LOST * it.step_ns)
     ]
+    usual = [item for item in worth if item.rule in _MACHINES and item.severity is Severity.INFO]
+    likely = [item for item in worth if item not in usual]
     if not likely:
-        return None
+        return _shared(it, usual[0]) if usual else None
     # A cause comes before the bare loss that it is a part of, unless it is a small one.
     losses = [item for item in likely if item.rule in NOBODYS]
     least_ns = COVERED * max(map(expected_ns, losses), default=0.0)
@@ -51,6 +55,14 @@ def best(it: Situation, least: float) -> Decision | None:
     if unknown and found.kind is VerdictKind.SURE:
         return found._replace(kind=VerdictKind.PROBABLE)
     return found
+
+
+def _shared(it: Situation, finding: Finding) -> Decision:
+    """What a shared machine usually takes: nothing to change, where it is most of what is lost."""
+    lost = it.shares.lost if it.shares is not None else 0.0
+    if lost * it.step_ns - (finding.savings_ns or 0) >= LOST * it.step_ns:
+        return about(finding)
+    return Decision(VerdictKind.HEALTHY, "shared", finding)
 
 
 def about(finding: Finding) -> Decision:

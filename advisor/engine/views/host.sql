@@ -10,7 +10,8 @@ WHERE step < (SELECT max(step) FROM all_step) OR (SELECT timeline FROM facts) = 
 -- Device time that each rank loses to its host per step, by kind: mean over closed steps.
 --   rank: null for the rank that lost most in each step
 --   gaps: how many, per step
---   error_ns: standard error over steps of the mean; of what comes regularly, of its length and number
+--   error_ns: standard error over steps of the mean; of what comes regularly, of its length
+--   period: steps from one to the next, where it comes regularly, but not in every step
 --   longest_ns: longest single gap
 --   name: what its host did in the longest gap
 --   worst_step: step of that gap
@@ -28,16 +29,19 @@ spaced AS (
     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END AS apart FROM sized)
 -- A gap of every step is cut off at one end of the recording: missing once, it counts as never
 -- missing. What comes every so many steps, three times or more, comes not by chance: only its length
--- varies, and how many of them the recording happens to hold.
-SELECT rank, kind, sum(idle_ns) / any_value(over) AS idle_ns, sum(gaps) / any_value(over) AS gaps,
+-- varies, and how many of them the recording happens to hold says nothing.
+SELECT rank, kind,
   CASE WHEN count(*) FILTER (long) > 2 AND min(apart) = max(apart) AND min(apart) > 1
-    THEN sqrt((coalesce(var_pop(idle_ns) FILTER (long) * count(*) FILTER (long), 0)
-        + coalesce(sum(idle_ns::DOUBLE ** 2) FILTER (NOT long), 0)) / any_value(over) ** 2
-      + (avg(idle_ns) FILTER (long) / 1.96
-        * (count(*) FILTER (long) / any_value(over) - 1 / min(apart))) ** 2)
-    ELSE sqrt(greatest(0,
+    THEN min(apart) END AS period,
+  CASE WHEN period IS NULL THEN sum(idle_ns) / any_value(over)
+    ELSE avg(idle_ns) FILTER (long) / period + coalesce(sum(idle_ns) FILTER (NOT long), 0) / any_value(over)
+    END AS idle_ns,
+  sum(gaps) / any_value(over) AS gaps,
+  CASE WHEN period IS NULL THEN sqrt(greatest(0,
       sum(idle_ns::DOUBLE * idle_ns) / any_value(over) - (sum(idle_ns) / any_value(over)) ** 2)
-        / any_value(over)) END AS error_ns,
+        / any_value(over))
+    ELSE sqrt(coalesce(var_pop(idle_ns) FILTER (long) / count(*) FILTER (long), 0) / period ** 2
+      + coalesce(sum(idle_ns::DOUBLE ** 2) FILTER (NOT long), 0) / any_value(over) ** 2) END AS error_ns,
   arg_max_null(name, longest_ns) AS name, max(longest_ns) AS longest_ns,
   arg_max(step, longest_ns) AS worst_step
 FROM (SELECT i.*, CASE WHEN steps >= 4 AND count(*) OVER (PARTITION BY i.rank, i.kind) = steps - 1
@@ -47,8 +51,9 @@ GROUP BY rank, kind;
 
 -- Device time lost to the host per step, by kind: median over ranks (of two the lesser).
 --   worst_step: step of the longest gap
---   of_step_ns: mean length of these steps, where they lose over half of a typical one: the mean of a few
---     long waits may be longer than it
+--   every: the period in rank_gap_kind, of the rank that lost most
+--   of_step_ns: mean length of these steps, where it does not come in every step or they lose over half of a
+--     typical one: the mean of a few long waits may be longer than it
 --   ranks: that lost any
 CREATE VIEW gap_kind AS
 WITH slowest AS (
@@ -60,6 +65,7 @@ SELECT kind,
   max(idle_ns) AS most_ns,                  -- of the rank that lost most
   coalesce(max(idle_ns, 2)[2], 0) AS next_ns, -- of the one after it
   arg_max(rank, idle_ns) AS worst_rank,     -- that rank
+  arg_max_null(period, idle_ns) AS every,
   arg_max(error_ns, idle_ns) AS most_error_ns, -- standard error over steps of its mean
   arg_max_null(name, idle_ns) AS name,           -- what its host did in the longest gap
   arg_max(worst_step, longest_ns) AS worst_step,
@@ -67,7 +73,7 @@ SELECT kind,
   median(gaps) AS gaps,                     -- per step
   any_value(slowest_ns) AS slowest_ns,      -- of the rank that lost most in each step
   any_value(slowest_error_ns) AS slowest_error_ns, -- standard error over steps of that
-  CASE WHEN 2 * most_ns > any_value(typical_ns) THEN any_value(mean_ns) END AS of_step_ns,
+  CASE WHEN every > 1 OR 2 * most_ns > any_value(typical_ns) THEN any_value(mean_ns) END AS of_step_ns,
   list(rank ORDER BY rank) AS ranks
 FROM (FROM rank_gap_kind WHERE rank IS NOT NULL) JOIN slowest USING (kind), (
   SELECT any_value(f.step_ns) AS typical_ns, avg(u.step_ns)::BIGINT AS mean_ns

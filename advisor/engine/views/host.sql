@@ -202,6 +202,53 @@ WHERE complete AND (step NOT IN (SELECT step FROM warm_up_step) OR step IN (SELE
 CREATE VIEW mean_step AS
 SELECT avg(step_ns) AS of_step_ns, count(*) AS steps_seen FROM counted_step;
 
+-- Per step in which all ranks stop for about as long, the longest of their pauses, as in step_pause. What
+-- one rank has longer than the others is its own.
+--   pause_ns: the step lasts as long as the longest of them
+--   code: the function that fills the longest, where stacks were recorded
+--   after_wait: as in step_pause, of the longest
+CREATE VIEW all_rank_pause AS
+SELECT step, max(idle_ns) AS pause_ns, arg_max_null(name, idle_ns) AS code,
+  coalesce(arg_max_null(after_wait, idle_ns), false) AS after_wait
+FROM step_pause, facts WHERE step NOT IN (SELECT step FROM warm_up_step)
+GROUP BY step HAVING count(*) = any_value(ranks_read) AND 2 * min(idle_ns) > max(idle_ns);
+
+-- Pauses, of one rank or of all, that come too regularly for chance (p under 0.05); one row of each kind.
+-- Asked of those longer than a twentieth of the typical step.
+--   of_all: whether all ranks pause
+--   rank: whose pauses they are; null for all ranks
+--   steps: the steps of the habit
+--   period: steps from one to the next; null where only the rank tells, beside whose pauses no other
+--     rank's are half as long
+CREATE VIEW pause_habit AS
+WITH pause AS (
+  SELECT false AS of_all, step, rank, pause_ns, (SELECT ranks_read FROM facts) AS ranks FROM one_rank_pause
+  UNION ALL SELECT true, step, NULL, pause_ns, 1 FROM all_rank_pause),
+longer AS (
+  SELECT p.*, max(pause_ns) OVER kind AS longest_ns, sum(pause_ns) OVER kind AS all_ns,
+    count(*) OVER (kind ORDER BY pause_ns DESC) AS place, step - lag(step) OVER (kind ORDER BY step) AS gap
+  FROM pause p, facts WHERE pause_ns > 0.05 * step_ns WINDOW kind AS (PARTITION BY of_all)),
+-- all k steps of a period and phase hold some of the m longest pauses in C(m, k) of C(n, k) draws; n^2 / 12
+-- periods and phases have three steps or more. Steps beside each other are one time, in which the machine
+-- was busy
+regular AS (
+  SELECT p.of_all, any_value(l.rank) AS rank, list(c.step) AS steps, period, any_value(ranks) AS ranks,
+    count(*) AS k, max(place) AS m, (SELECT steps_seen FROM mean_step) AS n
+  FROM (SELECT DISTINCT of_all, gap AS period FROM longer WHERE gap > 1) p CROSS JOIN counted_step c
+    LEFT JOIN longer l ON l.step = c.step AND l.of_all = p.of_all
+  GROUP BY p.of_all, period, c.step % period
+  HAVING count(*) > 2 AND count(l.step) = count(*) AND count(DISTINCT coalesce(rank, -1)) = 1
+    AND sum(pause_ns) > 0.5 * any_value(all_ns)),
+habit AS (
+  SELECT of_all, any_value(rank) AS rank, list(step) AS steps, NULL AS period,
+    pow(any_value(ranks), 1 - count(*)) AS chance
+  FROM longer WHERE 2 * pause_ns >= longest_ns GROUP BY of_all HAVING count(DISTINCT coalesce(rank, -1)) = 1
+  UNION ALL
+  SELECT of_all, rank, steps, period, pow(ranks, 1 - k) * n ** 2 / 12
+    * exp(lgamma(m + 1) - lgamma(m - k + 1) - lgamma(n + 1) + lgamma(n - k + 1)) FROM regular)
+SELECT * EXCLUDE (chance) FROM habit WHERE chance < 0.05
+QUALIFY row_number() OVER (PARTITION BY of_all ORDER BY chance, period) = 1;
+
 -- How long each rank's training thread was ready to run and had no core: median of the recorded steps.
 -- Linux keeps that time for every thread and our recorder writes it down; other recordings have none.
 -- Where long steps wait and short ones do not, the typical step waits the typical share of a step:

@@ -305,6 +305,7 @@ _FORWARD, _GRADIENTS = ("forward", "", 0), ("all_reduce", "backward", 2000)
         # a loss sends gradients back; sharded parameters
         ([("all_gather", "other", 9000), ("all_to_all", "backward", 9000), _GRADIENTS], set()),
         ([("all_gather", "other", 9000), ("reduce_scatter", "backward", 2000)], set()),
+        ([_GRADIENTS, ("gather", "other", 9000)], {("shown", 1.0)}),  # to one rank, as a display
     ],
 )  # fmt: skip
 def test_what_ranks_with_whole_models_gather_is_shown_or_for_a_loss(

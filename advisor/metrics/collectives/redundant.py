@@ -23,7 +23,7 @@ def may_be_redundant(op: str, size: int | None) -> bool:
     """Whether REDUNDANT has to look at such a call: to plan it takes the database long."""
     if op in ("all_reduce", "reduce"):
         return size is not None and size <= TINY_BYTES
-    return op in ("barrier", "broadcast", "all_gather")
+    return op in ("barrier", "broadcast", "all_gather", "gather")
 
 
 REDUNDANT = f"""
@@ -100,9 +100,10 @@ ordered AS (
         OR coalesce(reduces, false)) AS buffer,
     -- Right after sharded gradients ranks add up their parts of the gradients' norm, to clip by it:
     -- a floating-point number. One byte is a barrier.
-    c.op = 'barrier' OR (c.op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce') AND NOT handed
-      AND NOT buffer AND NOT (c.op = 'all_reduce' AND coalesce(phase, 'other') = 'other'
-        AND bytes > 1 AND coalesce(lag(c.op = 'reduce_scatter') OVER turn, false))
+    c.op = 'barrier' OR (c.op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce', 'gather')
+      AND NOT handed AND NOT buffer
+      AND NOT (c.op = 'all_reduce' AND coalesce(phase, 'other') = 'other' AND bytes > 1
+        AND coalesce(lag(c.op = 'reduce_scatter') OVER turn, false))
       AND bytes <= {TINY_BYTES} AND gradient IS NULL) AS small, gradient, whole_models,
     -- No forward pass since: no loss of this update is computed of it
     EXISTS (FROM forwards) AND coalesce(forward_ns < max(end_ns) FILTER (gradient) OVER (
@@ -116,7 +117,9 @@ ordered AS (
     c.op IN ('all_gather', 'broadcast') AND c.dtype = 'int64' AND bytes <= {TINY_BYTES}
       AND coalesce(lead(c.in_bytes AND c.op IN ('all_gather', 'broadcast', 'gather', 'scatter'))
         OVER turn, false) AS sizes_ahead
-  FROM (SELECT *, bool_or(dtype = 'uint8') OVER (PARTITION BY call_id) AS in_bytes FROM call) c
+  FROM (SELECT * REPLACE (coalesce(bytes, max(bytes) OVER of_call) AS bytes),
+      bool_or(dtype = 'uint8') OVER of_call AS in_bytes
+    FROM call WINDOW of_call AS (PARTITION BY call_id)) c
     LEFT JOIN whole e ON e.rank = c.rank AND e.call_id = c.call_id
     LEFT JOIN handing h ON h.rank = c.rank AND h.step = c.step AND h.op = c.op
       AND h.process_group IS NOT DISTINCT FROM c.process_group
@@ -164,20 +167,23 @@ near AS (
   LEFT JOIN pickled l ON l.rank = o.rank AND l.call_id = o.call_id),
 -- On a host's timeline what is gathered with numbers, by the same lines of a script, is for them
 -- too (logits beside their loss), unless it is as much as the parameters. Whatever else ranks with
--- whole models gather outside backward is no parameter, in its own or another width.
+-- whole models gather outside backward is no parameter, in its own or another width; nor is what
+-- one rank alone gathers.
 shown AS (
   SELECT * REPLACE (small OR with_numbers AND abs(of_gradients - 1) > {_AS_MANY_BYTES} AS small),
-    values AND whole_models AND NOT (small OR with_numbers) AND coalesce(least(
+    values AND NOT (small OR with_numbers) AND (op = 'gather' OR whole_models AND coalesce(least(
       abs(of_gradients - 0.5), abs(of_gradients - 1), abs(of_gradients - 2)) > {_AS_MANY_BYTES},
-      phase = 'forward') AS kept
+      phase = 'forward')) AS kept
   FROM (
     SELECT *, coalesce(values AND coalesce(phase, 'other') = 'other'
         AND (is_near AND lead(small AND op = 'all_gather') OVER turn
           OR lag(is_near AND small AND op = 'all_gather') OVER turn), false) AS with_numbers,
       sum(bytes) FILTER (op = 'all_gather' AND coalesce(phase, 'other') = 'other') OVER one
         / nullif(sum(bytes) FILTER (gradient) OVER one, 0) AS of_gradients
-    FROM (SELECT *, on_host AND op = 'all_gather' AND NOT handed AND NOT small AND NOT object
-      AND module IS NULL AND coalesce(phase, 'other') IN ('other', 'forward') AS values FROM near)
+    FROM (SELECT *, on_host AND op IN ('all_gather', 'gather') AND NOT handed AND NOT small
+      AND NOT object AND module IS NULL
+        AND coalesce(phase, 'other') IN ('other', 'forward') AS values
+      FROM near)
     WINDOW turn AS (PARTITION BY rank, step, process_group ORDER BY start_ns),
       one AS (PARTITION BY rank, step, process_group))),
 joined AS (

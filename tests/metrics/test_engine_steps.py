@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.metrics.steps.annotated import _engine_steps
+from advisor.metrics.steps.annotated import _engine_steps, _loop_steps
 from tests.metrics.test_optimizer_steps import steps_of
 
 READS = {
@@ -58,3 +58,18 @@ def test_an_engines_ranges_are_steps_of_the_device() -> None:
     found = steps_of({0: {"traceEvents": events}})
     assert [row[2] for row in found[:-1]] == [10_000_000] * 7
     assert {row[4] for row in found} == {"annotation"}
+
+
+@pytest.mark.parametrize("name", ["step {}", "step_{}", "Iteration {}", "iter#{}", "step{}"])
+def test_a_loop_that_numbers_its_ranges_tells_its_steps(name: str) -> None:
+    ranges = [(name.format(k), 10 * k, 10 * k + 6) for k in (3, 4, 5)]
+    assert _loop_steps(ranges) == {3: (30, 36), 4: (40, 46), 5: (50, 56)}
+
+
+def test_what_counts_anew_or_beside_itself_is_within_a_step() -> None:
+    outer = [("step 0", 0, 90), ("step 1", 100, 190)]
+    anew = [(f"iter {k % 2}", 40 * k, 40 * k + 9) for k in range(4)]
+    assert _loop_steps([*anew, *outer]) == {0: (0, 90), 1: (100, 190)}
+    assert _loop_steps(anew) == {}
+    assert _loop_steps([("step 0", 0, 50), ("step 1", 40, 90)]) == {}
+    assert _loop_steps([("step 0", 0, 50), ("step forward", 60, 90)]) == {}

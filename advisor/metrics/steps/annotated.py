@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,10 @@ _ENGINE_STEP = re.compile(
 )
 _BEGINNINGS = ("execute_%context_%", "step[%", "[Executor] _forward_step%")
 _GENERATES = re.compile(r"context_0\(|^step\[DECODE\b|: 0 ctx reqs\b")
+# Ranges that loops open around each step themselves (NVTX, record_function): "step 7" in
+# NERSC/sc22-dl-tutorial train.py, "step_7", "Iteration 7", "iter#7" elsewhere.
+_LOOP_STEP = re.compile(r"^(step|iteration|iter)[ _#:=-]*(\d+)$", re.IGNORECASE)
+_LOOPS = ("step%", "iter%")
 
 
 class Step(NamedTuple):
@@ -88,7 +92,7 @@ class Steps(NamedTuple):
 
 
 def annotated_steps(events: Events, rank: int) -> list[Step]:
-    """Host spans of the steps: ``ProfilerStep#N``, or the ranges of an engine of inference.
+    """Host spans of the steps: ``ProfilerStep#N``, or the ranges of an engine or of a loop.
 
     The windows still are the host's; :func:`device_windows` moves them to the device.
     """
@@ -103,6 +107,8 @@ def annotated_steps(events: Events, rank: int) -> list[Step]:
     if not spans:
         ranges = chain(*(host_annotations(events, rank, begin) for begin in _BEGINNINGS))
         spans = _engine_steps(sorted(ranges, key=lambda one: (one[1], -one[2])))
+    if not spans:
+        spans = _loop_steps(chain(*(host_annotations(events, rank, begin) for begin in _LOOPS)))
     ordered = sorted(spans.items(), key=lambda item: item[1])
     result = []
     for index, (number, (start, end)) in enumerate(ordered):
@@ -130,8 +136,25 @@ def _engine_steps(ranges: Sequence[tuple[str, int, int]]) -> dict[int, tuple[int
     return most if len(most) > 1 else {}
 
 
+def _loop_steps(ranges: Iterable[tuple[str, int, int]]) -> dict[int, tuple[int, int]]:
+    """Steps that a loop numbers: of the words that count up, one range after the other, the one
+    whose ranges take longest. What counts anew, or in parallel, is within a step."""
+    by_word: dict[str, list[tuple[int, int, int]]] = {}
+    for name, start, end in ranges:
+        match = _LOOP_STEP.match(name)
+        number = decimal(match.group(2)) if match else None
+        if match and number is not None:
+            by_word.setdefault(match.group(1).lower(), []).append((start, end, number))
+    counted: list[dict[int, tuple[int, int]]] = [{}]
+    for found in by_word.values():
+        found.sort()
+        if len(found) > 1 and all(b[2] > a[2] and b[0] >= a[1] for a, b in pairwise(found)):
+            counted.append({number: (start, end) for start, end, number in found})
+    return max(counted, key=lambda spans: sum(end - start for start, end in spans.values()))
+
+
 def host_annotations(events: Events, rank: int, pattern: str) -> list[tuple[str, int, int]]:
-    """Name, start and end (ns) of a rank's host annotations LIKE ``pattern``, in order of time."""
+    """Name, start and end (ns) of a rank's host annotations like ``pattern``, in order of time."""
     return events.rows(
         rank,
         "SELECT rank, name, start_ns, start_ns + dur_ns FROM event "
@@ -139,7 +162,7 @@ def host_annotations(events: Events, rank: int, pattern: str) -> list[tuple[str,
         # Kineto called every host range 'Operator' before 2022; torch_npu calls steps 'cpu_op'.
         "AND (class = 'annotation' OR category = 'Operator' OR starts_with(name, 'ProfilerStep#')) "
         "AND category IS DISTINCT FROM 'gpu_user_annotation' "
-        "AND device IS NULL AND name LIKE $4 AND start_ns IS NOT NULL "
+        "AND device IS NULL AND name ILIKE $4 AND start_ns IS NOT NULL "
         "ORDER BY rank, start_ns, event_id",
         [pattern],
     )

@@ -168,7 +168,7 @@ class Situation:
     blind_ranks: Sequence[int] = ()
     """Those that were read, without events of their device."""
     lost: float = 0.0
-    """Share of the ranks' events that are damaged and left out."""
+    """Share of the ranks' events that are lost or damaged."""
     leading_ns: int = 0
     """Of a single step, what lies before the device's first work."""
     before_ns: int = 0
@@ -228,7 +228,11 @@ def read_situation(
         leading_ns=_longest(sandbox, _LEADING) if facts.steps == 1 else 0,
         before_ns=_longest(sandbox, _BEFORE) if facts.steps == 1 else 0,
         lacks_kernels=any(NOT_RECORDED in note.values.get("codes", ()) for note in notes),
-        losses=[note.text for note in notes if note.code in _LOSSES],
+        losses=[
+            note.text
+            for note in sorted(notes, key=lambda note: note.code != "events-lost")  # says why
+            if note.code in _LOSSES
+        ],
         clocks=read_clocks(findings, sandbox, facts) if shares is not None else None,
         coverage=read_coverage(sandbox),
         benchmark=read_benchmark(sandbox) if shares is None else None,

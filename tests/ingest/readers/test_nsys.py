@@ -391,3 +391,21 @@ def test_damaged_databases_never_crash(
     with Store.create() as store:
         nsys.read([source], ReadContext(store, "r"))
         assert rows(store, "SELECT count(*) FROM source") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("Number of incomplete CUPTI events dropped: 24806. Incomplete events appear", 24806),
+        ("Number of CUPTI events produced: 53531, CUPTI buffers: 50.", 0),
+    ],
+)
+def test_what_nsys_had_no_times_of_is_lost(tmp_path: Path, text: str, lost: int) -> None:
+    path = export(tmp_path / "node.sqlite")
+    with sqlite3.connect(path) as con:
+        con.execute(
+            "CREATE TABLE DIAGNOSTIC_EVENT (timestamp INTEGER, severity INTEGER, text TEXT)"
+        )
+        con.execute("INSERT INTO DIAGNOSTIC_EVENT VALUES (1, 1, ?), (2, 1, NULL)", [text])
+    of_first, of_second = rows(stored(path), "SELECT events_dropped FROM rank ORDER BY rank")
+    assert of_first[0] - of_second[0] == lost

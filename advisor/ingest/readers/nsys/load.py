@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 
 from advisor.ingest.readers._fields import without_usable
@@ -16,6 +17,10 @@ from advisor.ingest.readers.nsys.processes import Process
 from advisor.ingest.source import ReadContext
 from advisor.store.notes import lost_together
 
+# Nsight Systems 2026.2: "Number of incomplete CUPTI events dropped: 24806. Incomplete events appear
+# when GPU timestamp information have not been retrieved at the time the profiling was stopped."
+_UNTIMED = re.compile(r"incomplete CUPTI events dropped: (\d{1,18})\b")
+
 
 def load(
     database: Database, processes: list[Process], nccl: NcclRanges, context: ReadContext
@@ -27,6 +32,7 @@ def load(
     collect_launches(loader)
     for events in (kernels, copies, syncs, api_calls, nvtx_ranges):
         loader.insert(events(loader))
+    _count_untimed(database)
     lost = _losses(processes, database, loader.outcome)
     insert(
         context,
@@ -52,6 +58,16 @@ def load(
     _count_names(database)
     loader.outcome.notes += without_usable("rows", database.unusable)
     return loader.outcome
+
+
+def _count_untimed(database: Database) -> None:
+    """Count what a device did that the recorder had no times of when it stopped, as it says."""
+    if not database.has("DIAGNOSTIC_EVENT", "text"):
+        return
+    for (text,) in database.rows("SELECT text FROM DIAGNOSTIC_EVENT"):
+        said = _UNTIMED.search(text) if isinstance(text, str) else None
+        if said:
+            database.drop("GPU time not retrieved before nsys stopped", int(said.group(1)))
 
 
 def _count_names(database: Database) -> None:

@@ -10,7 +10,10 @@ import pytest
 import advisor
 from advisor.findings import Severity, VerdictKind
 from advisor.metrics.host.gaps import _recorded_until, _steps_of
+from advisor.metrics.host.lead import _QUEUED, _longest_lead
 from advisor.metrics.steps.annotated import Step, Steps
+from advisor.metrics.timeline.intervals import Intervals
+from advisor.metrics.timeline.timeline import Timeline
 from benchmarks.fuzz import damages, labelled, recordings
 from tests.support.marks import long
 
@@ -31,6 +34,18 @@ def test_a_pause_belongs_to_the_step_that_has_most_of_it() -> None:
     steps = Steps(tuple(Step(n, a * MS, b * MS, None, None, True, "x") for n, a, b in windows))
     low, high = np.array([99, 101, 150, 190]) * MS, np.array([130, 131, 160, 980]) * MS
     assert _steps_of(low, high, steps, _recorded_until(steps)).tolist() == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(("before", "lead"), [(_QUEUED // 2, 512), (2 * _QUEUED, 1024)])
+def test_a_host_that_never_waits_is_ahead_by_a_full_queue_at_most(before: int, lead: int) -> None:
+    """Kernels of 1 ms whose launches each wait for the one before, then a pause of 3 s: what all
+    those waits took together hid it, and 2,820 ms of a run that its loader stopped were theirs."""
+    start = np.append(np.arange(before) * MS, (before + 3000) * MS)
+    none = np.zeros_like(start)
+    line = Timeline(0, True, none, start, start + MS, none + 7, start, start - 1000, none)
+    busy = Intervals.of(line.start, line.end)
+    found = _longest_lead(line, busy, line.launch[-1:], np.array([before * MS]))
+    assert found.tolist() == [lead * MS]
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.metrics.host.activity import KINDS
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.steps.whole import WHOLE_TRACE, main_work
 from advisor.metrics.timeline.timeline import Timeline
@@ -20,8 +21,9 @@ from advisor.store.events import Events
 # runtimes as Kineto and CUPTI record them; the first kind that fills half of the stretch counts,
 # a capture in any part of it.
 _CAPTURE = r"^(cuda|hip)(StreamBeginCapture|StreamEndCapture|Graph(Instantiate|Create|AddK))"
-_STOPS = r"^(cuda|hip)(Device|Stream|Event)Synchronize$|^cuCtxSynchronize$|^hipMemcpyWithStream$"
-_LOADS = r"^cu(da)?(Module|Library)(Load|Get)|^(cuda|hip)(Malloc|HostAlloc|MallocHost|MemCreate)"
+_PATTERN = dict(KINDS)
+_STOPS = _PATTERN["synchronisation"]
+_LOADS = f"{_PATTERN['loading']}|{_PATTERN['allocator']}"
 _CALLS = """
     SELECT rank, CASE WHEN regexp_matches(name, $4) THEN 0 WHEN regexp_matches(name, $5) THEN 1
       ELSE 2 END, start_ns, start_ns + dur_ns
@@ -65,7 +67,7 @@ def edge_rows(events: Events, line: Timeline, steps: Steps) -> list[dict[str, An
         # What is still queued when the last step ends: the profiler waits for it, nobody else does.
         stopped = _kind(events, line.rank, "trailing", host_end, last)
         if stopped == "profiler-stop" and last - host_end >= max(
-            _SHORTEST_NS, 0.02 * (end - begin)
+            _SHORTEST_NS, _SHARE * (end - begin)
         ):
             found.append(("trailing", stopped, host_end, last))
     return [

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.metrics.clocks.offsets import aligned, clocks
+from advisor.metrics.clocks.joint import joint_clocks
+from advisor.metrics.clocks.offsets import aligned
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import RankInfo
 
@@ -38,12 +39,12 @@ def barriers(moving: dict[int, float]) -> list[dict[int, Call]]:
 @pytest.mark.parametrize("ppm", [-300.0, 80.0])
 def test_a_drift_that_a_clock_may_have_is_found(rank: int, ppm: float) -> None:
     columns = barriers({rank: ppm})
-    found = clocks(columns, INFOS, gloo=False).by_rank
+    found = joint_clocks(columns, INFOS)
     for column in (columns[0], columns[-1]):
         ends = [aligned(call.end, own, found) for own, call in column.items()]
         assert max(ends) - min(ends) < 0.3 * MS
 
 
 def test_ends_that_move_apart_faster_than_any_clock_are_no_drift() -> None:
-    found = clocks(barriers({2: 12_000.0}), INFOS, gloo=False).by_rank
+    found = joint_clocks(barriers({2: 12_000.0}), INFOS)
     assert all(clock.drift_ppm == 0.0 for clock in found.values())

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.clocks.offsets import with_one_freed
+from advisor.metrics.clocks.checked import with_one_freed
 from advisor.metrics.clocks.posterior import weigh
 from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.groups import link_kind

@@ -16,9 +16,7 @@ HOMES = {
 }
 
 
-def ring_of(
-    op: str, home: dict[int, str], place: Location | None, share: float, *, sure: bool = True
-) -> Ring:
+def ring_of(op: str, home: dict[int, str], place: Location | None, share: float) -> Ring:
     """Forty calls whose ends are the model's for ``place``, with some noise."""
     ranks = tuple(home)
     slow = frozenset(
@@ -37,7 +35,6 @@ def ring_of(
         ranks=ranks,
         known=ranks,
         alike=(0,) * len(ranks),
-        sure=sure,
         lags=lags - lags.mean(axis=1, keepdims=True),
         errors=np.full(len(ranks), 0.015),
         independent=float(len(lags)),

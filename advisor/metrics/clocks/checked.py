@@ -64,19 +64,6 @@ def checked(
     return Clocks(found, seen._replace(ends_tell=False))
 
 
-def with_one_freed(
-    found: Mapping[int, Clock], infos: Mapping[int, RankInfo], seen: Weighed
-) -> Clocks | None:
-    """The clocks with one host's anything: the one with which slow places explain the calls best.
-    None where they do not, where none is slow then, or where it depends on whose clock that is."""
-    home = hosts_of(infos)
-    host = {rank: home[rank] for rank in found}
-    one = seen.one_off({own: _middle(found, host, own) for own in seen.offsets_ns})
-    if one is None or not (one.slow and one.agreed):
-        return None
-    return Clocks(_moved(found, host, one), one)
-
-
 def _moved(found: Mapping[int, Clock], host: Mapping[int, Home], seen: Weighed) -> dict[int, Clock]:
     """With the clocks as weighed; the first rank's host stays the reference."""
     by = {

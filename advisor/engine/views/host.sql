@@ -79,6 +79,10 @@ FROM (FROM rank_gap_kind WHERE rank IS NOT NULL) JOIN slowest USING (kind), (
   SELECT any_value(f.step_ns) AS typical_ns, avg(u.step_ns)::BIGINT AS mean_ns
   FROM used_step u SEMI JOIN closed_step USING (step), facts f) GROUP BY kind;
 
+-- Loading for which all ranks idle alike, none over three times as long as the next: it makes nobody late.
+CREATE VIEW loading_of_all AS
+SELECT kind FROM gap_kind WHERE kind = 'data-loading' AND most_ns <= 3 * next_ns;
+
 -- How long each rank's device only communicates or copies while its host loads data already, before it
 -- idles for that: mean of the closed steps. The next pass might run meanwhile, were its data there.
 --   ns: per step

@@ -234,8 +234,8 @@ def _instead_of_nothing(reason: str, source_format: str) -> str:
     """What to do about a file that gave nothing: refused, of something else, or cut."""
     if reason.startswith("refused: "):
         return "leave it out, or get it from who wrote it"
-    if source_format == "osu" and NO_RANKS in reason:
-        return "put the line that started it above the table: mpirun -np RANKS ./osu_allgather"
+    if NO_RANKS in reason:
+        return "put the line that started it above the table: mpirun -np RANKS PROGRAM"
     if reason.startswith("holds no "):  # it was read to its end
         return (
             "give the export of a process that uses the GPU; else record it again: "

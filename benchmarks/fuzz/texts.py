@@ -20,7 +20,7 @@ from advisor.cli.nccl_model import read_file
 from advisor.config.sweep import load_space
 from advisor.config.workload import load_workload
 from advisor.engine.catalogue import load_rule
-from advisor.ingest.readers import nccl_xml, osu, probe, torch_bench
+from advisor.ingest.readers import nccl_xml, osu, probe, torch_bench, ucc
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.source import Source
 from advisor.model.nccl.calibration import load_calibration
@@ -42,6 +42,15 @@ _OSU = """srun -n 4 osu_allreduce -d cuda
 65536                 570.64
 # OSU MPI-CUDA Bandwidth Test v7.0
 4194304             24012.10
+"""
+_UCC = """mpirun -np 8 ucc_perftest -c alltoall -F
+Rank    0       : host-1 - NVIDIA H100 80GB HBM3 0000:1B:00.0
+Collective:             Alltoall
+Memory type:            cuda
+Datatype:               float32
+Inplace:                0
+       Count        Size                Time, us                           Bandwidth, GB/s
+       65536      262144       76.46       72.62       82.30       24.00       25.27       22.30
 """
 _TORCH = """- hardware: _CudaDeviceProperties(name='NVIDIA H100 80GB HBM3', major=9)
 The average bandwidth of all_reduce over 4 ranks (5 warmups / 20 trials):
@@ -185,6 +194,7 @@ FORMATS: dict[str, Form] = {
     name: (words(text), joined, read)
     for name, text, read in (
         ("osu", _OSU, _benchmark(osu.parse)),
+        ("ucc", _UCC, _benchmark(ucc.parse)),
         ("torch_bench", _TORCH, _benchmark(torch_bench.parse)),
         ("probe", _PROBE, _read_probe),
         ("nccl_xml", _TOPOLOGY_XML, from_path("topology.xml", _read_xml)),

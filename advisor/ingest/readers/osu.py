@@ -23,7 +23,7 @@ PRIORITY = 41
 
 _TITLE = re.compile(r"#\s{0,4}OSU (.{1,80}?) (Latency|Bandwidth) Test")
 _SIGN = re.compile(rb"#\s{0,4}OSU .{1,80} (?:Latency|Bandwidth) Test")
-_LAUNCH = re.compile(
+LAUNCH = re.compile(
     r"\b(?:mpirun|mpiexec|srun|mpirun_rsh)\b.{0,300}? -(?:np?|-ntasks[ =]) ?(\d{1,7})\b"
 )
 _USING = re.compile(r"#\s{0,4}Using [NR]CCL\b")
@@ -40,7 +40,7 @@ _OPS = (
     ("reduce-scatter", "reduce_scatter"),
     ("reduce", "reduce"),
 )
-_OF_A_PAIR = {"all_gather", "all_to_all"}
+OF_A_PAIR = {"all_gather", "all_to_all"}
 _MB = 1e3  # MB/s of a GB/s
 NO_RANKS = "how many ranks is not said, which sizes per rank need"
 
@@ -61,7 +61,7 @@ def parse(lines: Iterable[str], harvest: Harvest) -> None:
     op: str | None = None
     ranks, using, number, of_time = None, 0, -1, True
     for line in lines:
-        if found := _LAUNCH.search(line):
+        if found := LAUNCH.search(line):
             ranks, using = decimal(found[1], 1, MOST_RANKS), 0
         elif _USING.match(line.strip()):
             using += 1
@@ -103,12 +103,10 @@ def _measure(
     if value <= 0 or (size == 0 and not of_time):
         harvest.dropped["row without a figure"] += 1
         return
-    if op in _OF_A_PAIR:
-        if ranks is None:
-            harvest.dropped["size per rank without the number of ranks"] += 1
-            harvest.notes = [*filter(NO_RANKS.__ne__, harvest.notes), NO_RANKS]
-            return
-        size *= ranks
+    whole = message_of(harvest, op, ranks, size)
+    if whole is None:
+        return
+    size = whole
     if not of_time:
         op = "send_recv"
     time_us = value if of_time else size / value
@@ -128,3 +126,14 @@ def _measure(
             number,
         )
     )
+
+
+def message_of(harvest: Harvest, op: str, ranks: int | None, size: int) -> int | None:
+    """The message of sizes per rank (all_gather) or pair; None, and counted, without ranks."""
+    if op not in OF_A_PAIR:
+        return size
+    if ranks is None:
+        harvest.dropped["size per rank without the number of ranks"] += 1
+        harvest.notes = [*filter(NO_RANKS.__ne__, harvest.notes), NO_RANKS]
+        return None
+    return size * ranks

@@ -9,7 +9,7 @@ import pytest
 
 import advisor
 from advisor.errors import AdvisorError
-from advisor.ingest.readers import osu, torch_bench
+from advisor.ingest.readers import osu, torch_bench, ucc
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.records import is_records, parse_records
 
@@ -77,6 +77,67 @@ def test_bandwidths_are_times_and_other_tests_are_counted() -> None:
         "test that is not compared": 1,
         "size per rank without the number of ranks": 1,
     }
+
+
+# github.com/openucx/ucc/pull/223, and the head of pull/1199: 8 GPUs, then 2 that are named.
+UCC = """\
+Collective:             Alltoall
+Memory type:            cuda
+Datatype:               float32
+Reduction:              N/A
+Inplace:                0
+Warmup:
+  small                 10
+  large                 10
+Iterations:
+  small                 1
+  large                 1
+
+       Count        Size                Time, us                           Bandwidth, GB/s
+                                 avg         min         max         avg         min         max
+       65536      262144       76.46       72.62       82.30       24.00       25.27       22.30
+     4194304    16777216     2555.02     2507.76     2616.37       45.96       46.83       44.89
+"""
+UCC_RANKS = """\
+Rank    1       : dgx-gaia-22 - NVIDIA H100 80GB HBM3 0000:43:00.0
+Rank    0       : dgx-gaia-22 - NVIDIA H100 80GB HBM3 0000:1B:00.0
+Collective:             Reduce DT
+Memory type:            cuda-managed
+Datatype:               float32
+
+       Count        Size                Time, us
+                                 avg         min         max
+         128         512        8.30        7.83        8.76
+"""
+
+
+def of_ucc(text: str) -> Harvest:
+    harvest = Harvest()
+    ucc.parse(text.splitlines(), harvest)
+    return harvest
+
+
+def test_a_bandwidth_of_sizes_per_pair_tells_uccs_ranks() -> None:
+    small, large = of_ucc(UCC).measurements
+    assert (small.op, small.ranks, small.size_bytes) == ("all_to_all", 8, 8 * 262144)
+    assert (large.ranks, large.time_us, large.busbw_gbps) == (8, 2555.02, 45.96)
+    assert large.algbw_gbps == pytest.approx(45.96 * 8 / 7, rel=1e-3)
+    assert (large.dtype, large.in_place, large.hosts) == ("float32", False, None)
+    without = of_ucc(UCC.replace("24.00 ", " ").replace("45.96 ", " 0.00 ").replace("25.27", "N/A"))
+    assert without.dropped == {"size per rank without the number of ranks": 2}
+
+
+def test_ucc_names_hosts_and_gpus_of_its_ranks() -> None:
+    assert of_ucc(UCC_RANKS).dropped == {"row that is not compared": 1}
+    assert of_ucc(UCC_RANKS).notes == ["no collective that is compared: Reduce DT"]
+    (row,) = of_ucc(UCC_RANKS.replace("Reduce DT", "Allreduce")).measurements
+    assert (row.op, row.ranks, row.size_bytes, row.time_us) == ("all_reduce", 2, 512, 8.3)
+    assert row.busbw_gbps == pytest.approx(512 / 8.3e3)
+    assert (row.hosts, row.device) == (("dgx-gaia-22",), "NVIDIA H100 80GB HBM3")
+    (next_start, _) = of_ucc(UCC_RANKS + UCC).measurements
+    assert (next_start.ranks, next_start.device) == (8, None)
+    (row, _) = of_ucc("mpirun -np 16 ucc_perftest -c alltoall -F\n" + UCC).measurements
+    assert row.size_bytes == 16 * 262144
 
 
 # network/benchmarks/all_reduce_bench.py of stas00/ml-engineering, two releases.

@@ -290,7 +290,7 @@ CREATE TABLE lateness (
   cost_low_ns BIGINT,               -- 95 % interval over steps
   cost_high_ns BIGINT,              -- 95 % interval over steps
   systematic BOOLEAN,               -- true: straggler; false: moving lateness or on time
-  reason VARCHAR,                   -- 'slow-compute' (same kernels and shapes, longer) 'more-work' 'longer-compute' (which of both is not recorded) 'late-launch' 'data-loading' 'all-hosts-late' (this one no slower than the others) 'slow-transfer-before' 'unknown'; null: keeps nobody waiting
+  reason VARCHAR,                   -- 'slow-compute' (same kernels and shapes, longer) 'more-work' 'longer-compute' (which of both is not recorded) 'late-launch' 'data-loading' 'slow-copies' 'all-hosts-late' (this one no slower than the others) 'slow-transfer-before' 'unknown'; null: keeps nobody waiting
   reason_evidence VARCHAR,          -- JSON of the numbers behind the reason
   wait_ns_per_step BIGINT,          -- of its cost what a breakdown has as waiting: no other call of the peer transfers; null: all of it
   wait_by_step VARCHAR              -- JSON: the same by used step, ns; none where it is nothing

@@ -12,7 +12,7 @@ from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Step, Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.timeline import COMPUTE, Timeline
+from advisor.metrics.timeline.timeline import COMPUTE, MEMORY, Timeline
 
 _MS = 1_000_000
 _STRETCHES = 5
@@ -166,6 +166,26 @@ def _rank_1_comes_late() -> Arrivals:
     return Arrivals(None, (0, 1), ({0: call, 1: call},) * _STRETCHES,
                     begin + np.array([100, 180]) * _MS, begin, excess, excess,
                     np.arange(_STRETCHES))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("copies_ms", "reason"), [((5, 85), "slow-copies"), ((85, 85), "longer-compute")]
+)
+def test_a_device_that_copies_longer_before_it_computes(
+    copies_ms: tuple[int, int], reason: str
+) -> None:
+    """Both ranks copy their batch before they compute; the rest of 80 ms is compute."""
+    none = np.full(2 * _STRETCHES, -1, dtype=np.int64)
+    lines = {}
+    for rank, (copies, until) in enumerate(zip(copies_ms, (105, 185), strict=True)):
+        steps = np.repeat(np.arange(_STRETCHES) * 1000, 2)
+        lines[rank] = Timeline(
+            rank=rank, on_device=True, kind=np.tile([MEMORY, COMPUTE], _STRETCHES),
+            start=(steps + np.tile([0, copies], _STRETCHES)) * _MS,
+            end=(steps + np.tile([copies, until], _STRETCHES)) * _MS,
+            stream=none, event_id=np.arange(2 * _STRETCHES), launch=none, thread=none,
+        )  # fmt: skip
+    assert _reason_on_devices(_rank_1_comes_late(), lines, {}) == reason
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Reason(NamedTuple):
 def is_inherited(evidence: Mapping[str, Any]) -> bool:
     """Whether a rank is late by what it waited, far more than by what it computes or idles longer;
     by :attr:`Reason.evidence`, which lacks these numbers where nothing was compared."""
-    own = max(evidence.get("compute_excess_ns", 0), evidence.get("idle_excess_ns", 0))
+    own = max(evidence.get(f"{part}_excess_ns", 0) for part in ("compute", "idle", "copies"))
     return bool(evidence.get("inherited_ns", 0) > 2 * own)
 
 
@@ -63,8 +63,8 @@ def reason_of(
     given share longer for the same (None: it is not worth asking). ``cost_ns``: what the others
     wait for it per step.
     """
-    compute = idle = idle_at_begin_ns = loader = inherited = asked_late = excess = 0.0
-    operators, usual_operators, usual_compute = 0.0, 0.0, 0.0
+    longer = np.zeros(6)
+    inherited = asked_late = excess = operators = usual_operators = usual_compute = 0.0
     guilty = 0
     for item in items:
         if rank not in item.ranks:
@@ -89,14 +89,11 @@ def reason_of(
         }
         others = [parts[r] for r in item.ranks if r != rank]
         usual = np.median(np.stack(others), axis=0)
-        difference = (parts[rank] - usual).sum(axis=1)
-        compute += difference[0]
-        idle += difference[1]
-        idle_at_begin_ns += difference[2]
-        loader += difference[3]
+        longer += (parts[rank] - usual).sum(axis=1)
         operators += parts[rank][4].sum()
         usual_operators += usual[4].sum()
         usual_compute += usual[0].sum()
+    compute, idle, idle_at_begin_ns, loader, _, copies = longer.tolist()
     evidence: dict[str, float | str | None] = {
         "compute_excess_ns": round(compute),
         "idle_excess_ns": round(idle),
@@ -107,15 +104,19 @@ def reason_of(
         "stretches": guilty,
         "asked_late_ns": round(asked_late),
     }
+    if copies:
+        evidence["copies_excess_ns"] = round(copies)
     if not guilty:
         return Reason("slow-transfer-before", evidence) if inherited > 0 else None
-    if max(compute, idle, inherited, asked_late) <= 0:
+    if max(compute, idle, inherited, asked_late, copies) <= 0:
         return Reason("unknown", evidence)
     if not systematic and is_inherited(evidence):
         return Reason("slow-transfer-before", evidence)
     peers = sorted({r for item in items if rank in item.ranks for r in item.ranks} - {rank})
     # A call that starts as soon as it is asked for waited for its host, whatever ran meanwhile.
     by_host = 2 * asked_late > excess
+    if lines[rank].on_device and 2 * copies > excess and not by_host:
+        return Reason("slow-copies", evidence)
     if compute >= idle and not by_host:
         longer_ns, longer_share = _more_per_step(
             rank, items, lambda r: _compute_per_step(occupancy[r], steps[r])
@@ -277,7 +278,7 @@ def _parts(
     begin_idle: Mapping[int, Intervals],
     loading: Mapping[int, Intervals],
 ) -> Int64s:
-    """Per stretch: compute, idle, idle at a step's begin, data loading (ns), compute operators.
+    """Per stretch: compute, idle, idle at a step's begin, loading (ns), operators, copies (ns).
 
     A host computes for its model; operators inside its data loader load.
     """
@@ -295,4 +296,5 @@ def _parts(
     at_begin = begin_idle[rank].covered(low, high)
     loader = loads.covered(low, high)
     count = np.searchsorted(begun, high) - np.searchsorted(begun, low)
-    return np.stack([compute, idle, at_begin, loader, count]).astype(np.int64)
+    copies = own.exposed_memory.covered(low, high)
+    return np.stack([compute, idle, at_begin, loader, count, copies]).astype(np.int64)

@@ -252,7 +252,7 @@ def test_a_scan_for_unused_parameters_is_seen_beside_small_calls(fixtures_dir: P
         ),
         (
             "lab-ddp-unused-parameter-scan",
-            ["DDP: register_comm_hook(None, as_bf16) sends gradients as bf16; torch's own hook"],
+            ["Send gradients as bf16 (DDP, register_comm_hook)."],
         ),
     ],
 )

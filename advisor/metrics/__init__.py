@@ -15,7 +15,7 @@ write.py and the rooms make the tables. A room imports only those below it (pypr
 | its call_id | collectives/match, align | sequence numbers or alignment |
 | its wait, transfer | lateness/waiting | aligned arrivals |
 | its fitted_ns; alpha_beta | models/fits, timeline/contention | transfer times |
-| rank.clock_* | clocks/joint, pairs; gloo: checked | ends and starts of what joins two hosts |
+| rank.clock_* | clocks/offsets, messages | ends of collectives that synchronise, else sends |
 | unmatched | collectives/match | |
 | lateness | lateness/blame, rows, reasons | own time between releases and arrivals |
 | link_excess | links/attribution, staggers, peers; rings/from_log | ends, peers, NCCL's rings |

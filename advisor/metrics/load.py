@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.clocks.checked import Clocks, checked
 from advisor.metrics.clocks.joint import joint_clocks
-from advisor.metrics.clocks.offsets import Clock
+from advisor.metrics.clocks.messages import clocks_by_messages
+from advisor.metrics.clocks.offsets import Clock, Clocks, clocks
 from advisor.metrics.clocks.posterior import Weighed
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.gloo import host_calls
@@ -220,8 +220,10 @@ def _only_gloo(con: Any, run: str) -> bool:
 
 
 def _clocks(matched: Matched, infos: dict[int, RankInfo], gloo: bool) -> Clocks:
-    found = joint_clocks(matched.columns, infos, on_host=gloo)
-    return checked(found, infos, matched.columns) if gloo and found else Clocks(found)
+    if not gloo:
+        return Clocks(joint_clocks(matched.columns, infos))
+    found = clocks(matched.columns, infos, gloo=gloo)
+    return found if found.by_rank else Clocks(clocks_by_messages(matched.columns, infos))
 
 
 def _annotated(steps: Steps) -> bool:

@@ -6,8 +6,7 @@ import importlib
 
 import pytest
 
-from advisor.metrics.clocks.checked import checked
-from advisor.metrics.clocks.joint import joint_clocks
+from advisor.metrics.clocks.offsets import clocks
 from advisor.metrics.collectives.groups import Group, RankInfo
 from advisor.metrics.links.attribution import homes
 from advisor.metrics.links.cost import Inputs
@@ -20,11 +19,13 @@ INFOS = {rank: RankInfo(rank, host, None, 4, True, {}) for rank, host in HOSTS.i
 def test_the_order_of_ends_tells_clocks_of_gloo_only() -> None:
     """With host 1 sending slowly gloo's rings give all clocks; NCCL's go another way."""
     columns = calls({"all_reduce": 0, "all_gather": 2}, OFF, 0.2)
-    of_gloo = checked(joint_clocks(columns, INFOS, on_host=True), INFOS, columns)
-    assert of_gloo.weighed is not None
+    of_gloo = clocks(columns, INFOS, gloo=True)
     for rank in HOSTS:
         by = of_gloo.by_rank[rank].offset_ns / MS
         assert by == pytest.approx(OFF[0] - OFF[rank], abs=0.8)
+    other = clocks(columns, INFOS, gloo=False)
+    assert other.weighed is None
+    assert not any(clock.identified for clock in other.by_rank.values())
 
 
 def test_what_the_clocks_found_of_slow_places_serves_the_links(
@@ -34,7 +35,7 @@ def test_what_the_clocks_found_of_slow_places_serves_the_links(
     for column in columns:
         for call in column.values():
             call.transfer, call.last_rank, call.t_is = call.end - call.start, 0, "matched"
-    found = checked(joint_clocks(columns, INFOS, on_host=True), INFOS, columns)
+    found = clocks(columns, INFOS, gloo=True)
     assert found.weighed is not None
     data = Inputs(
         run="run",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.metrics.clocks.bounds import Bounds, bounds_of
-from advisor.metrics.clocks.joint import joint_clocks
+from advisor.metrics.clocks.offsets import clocks
 from advisor.metrics.clocks.posterior import weigh
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import RankInfo
@@ -60,7 +60,7 @@ def uneven(off: Mapping[int, float]) -> list[dict[int, Call]]:
 def known(columns: list[dict[int, Call]], off: Mapping[int, float]) -> dict[int, float]:
     """How wrong the clocks are that are found, ms against rank 0's."""
     infos = {rank: RankInfo(rank, host, None, 4, True, {}) for rank, host in HOSTS.items()}
-    found = joint_clocks(columns, infos, on_host=True)
+    found = clocks(columns, infos, gloo=True).by_rank
     return {
         rank: clock.offset_ns / MS + off.get(rank, 0) - off.get(0, 0)
         for rank, clock in found.items()
@@ -92,8 +92,8 @@ def test_a_slow_place_that_needs_impossible_clocks_is_no_candidate() -> None:
     assert found.loss({**found.offsets_ns, "h1": 0}) == np.inf
 
 
-def bounds(columns: list[dict[int, Call]]) -> Bounds | None:
-    return bounds_of(columns, HOSTS, lambda time, _: time)
+def bounds(columns: list[dict[int, Call]], *, gloo: bool = True) -> Bounds | None:
+    return bounds_of(columns, HOSTS, lambda time, _: time, gloo=gloo)
 
 
 def test_offsets_move_no_further_than_they_must() -> None:
@@ -106,6 +106,7 @@ def test_offsets_move_no_further_than_they_must() -> None:
     assert not found.broken(moved).any()
     assert moved[1].tolist() == still[1].tolist()
     assert moved[0, 0] - moved[0, 1] == pytest.approx(50, abs=0.7)
+    assert found.half_width("h0", "h1") < 0.7
 
 
 def test_a_call_paired_wrongly_bounds_nothing() -> None:
@@ -119,3 +120,9 @@ def test_clocks_that_jump_or_few_calls_bound_nothing() -> None:
     few = bounds(short(10, {0: 700.0}))
     assert few is not None
     assert not few.broken(np.zeros(4))
+
+
+def test_parts_without_a_byte_bound_only_where_they_are_sent() -> None:
+    columns = short(20, {}, "all_to_all")
+    assert bounds(columns) is not None
+    assert bounds(columns, gloo=False) is None

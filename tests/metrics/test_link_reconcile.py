@@ -26,7 +26,7 @@ DATA = Inputs(
 )  # fmt: skip
 # An all-reduce goes 1 -> 0, 2 -> 1, 3 -> 2 and 0 -> 3.
 RING = Ring(
-    "0", "all_reduce", ranks=(0, 1, 2, 3), known=(0, 1, 2, 3), alike=(0, 0, 0, 0),
+    "0", "all_reduce", ranks=(0, 1, 2, 3), known=(0, 1, 2, 3), alike=(0, 0, 0, 0), sure=False,
     lags=np.zeros((9, 4)), errors=np.ones(4), independent=9.0,
 )  # fmt: skip
 

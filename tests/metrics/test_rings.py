@@ -16,7 +16,9 @@ HOMES = {
 }
 
 
-def ring_of(op: str, home: dict[int, str], place: Location | None, share: float) -> Ring:
+def ring_of(
+    op: str, home: dict[int, str], place: Location | None, share: float, *, sure: bool = True
+) -> Ring:
     """Forty calls whose ends are the model's for ``place``, with some noise."""
     ranks = tuple(home)
     slow = frozenset(
@@ -35,6 +37,7 @@ def ring_of(op: str, home: dict[int, str], place: Location | None, share: float)
         ranks=ranks,
         known=ranks,
         alike=(0,) * len(ranks),
+        sure=sure,
         lags=lags - lags.mean(axis=1, keepdims=True),
         errors=np.full(len(ranks), 0.015),
         independent=float(len(lags)),

@@ -14,13 +14,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.metrics.clocks.pairs import MOST_WRONG
+from advisor.metrics.clocks.prior import MOST_WRONG
 from advisor.metrics.collectives.call import TOLERANCE_NS, Call
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.timeline.statistics import Floats
-from advisor.vocabulary.operations import SYNCHRONISING
 
-_FEWEST_CALLS = 20  # one in twenty may be paired wrongly
+# No rank leaves one of these before it has something of every other.
+_WAITING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "barrier"})
+# Nor of an all-to-all where parts without a byte are sent as well.
+_SENDS_EMPTY = frozenset({"all_to_all"})
+_FEWEST_CALLS = 20
 _MOST_CALLS = 200  # of each group
 # Beyond so many clocks the pairs of them are too many to look at.
 _MOST_CLOCKS = 64
@@ -73,6 +76,11 @@ class Bounds(NamedTuple):
             result[:, own] = np.clip(result[:, own], low, np.maximum(low, high))
         return result
 
+    def half_width(self, one: Home, other: Home) -> float:
+        """How well the difference of two clocks is known by the bounds alone, ms either way."""
+        a, b = self.clocks.index(one), self.clocks.index(other)
+        return float(self.most[a, b] + self.most[b, a]) / 2
+
     def _over(self, offsets: Floats) -> NDArray[np.bool_]:
         apart = offsets[..., None, :] - offsets[..., :, None]
         result: NDArray[np.bool_] = apart > self.most + _BROKEN_MS
@@ -83,18 +91,20 @@ def bounds_of(
     columns: Sequence[Mapping[int, Call]],
     clock: Mapping[int, Home],
     when: Callable[[int, int], int],
+    *,
+    gloo: bool,
 ) -> Bounds | None:
     """The bounds on what may be added to the clocks; ``clock`` has the one of each rank.
 
-    ``when`` (of a time and a rank, ns) is what the clocks are given before. For gloo, whose
-    all-to-all waits for parts without a byte as well. None where there is nothing to bound, or
-    where the calls contradict each other (clocks that jump, calls paired wrongly).
+    ``when`` (of a time and a rank, ns) is what the clocks are given before. ``gloo``: it sends
+    empty parts too. None where there is nothing to bound, or where the calls contradict each other
+    (clocks that jump, calls paired wrongly).
     """
+    waiting = _WAITING | _SENDS_EMPTY if gloo else _WAITING
     usable = [
         column
         for column in columns
-        if next(iter(column.values())).op in SYNCHRONISING
-        and len({clock[rank] for rank in column}) > 1
+        if next(iter(column.values())).op in waiting and len({clock[rank] for rank in column}) > 1
     ]
     clocks = tuple(sorted({clock[rank] for column in usable for rank in column}, key=str))
     if len(clocks) < 2 or len(clocks) > _MOST_CLOCKS:

@@ -176,7 +176,7 @@ def weigh(
     tables = hypotheses_of(kinds, host)
     numbers = max(table.size for table in tables.paths)
     kinds = [kind.thinned(max(FEWEST_CALLS, _MOST_NUMBERS // numbers)) for kind in kinds]
-    bounds = bounds_of(columns, host, lambda time, rank: time + correction[rank])
+    bounds = bounds_of(columns, host, lambda time, rank: time + correction[rank], gloo=True)
     bounds = bounds and bounds.of(hosts)
     fit = best_offsets(kinds, tables.paths, hosts)
     best = float(fit.losses.min())  # how good the model is, whatever the clocks

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from advisor.metrics.clocks.offsets import with_one_freed
 from advisor.metrics.clocks.posterior import weigh
 from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.groups import link_kind
@@ -107,15 +109,31 @@ def homes(data: Inputs) -> dict[int, Home]:
 
 
 def _explained(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
+    if not data.gloo:
+        return None
     rings = _rings(data, home)
     told = data.weighed is None or data.weighed.ends_tell
     found = explain(rings, home) if told else None
     if found is not None and data.weighed is not None:
         found = beside_starts(found, rings, data.weighed, data, home)
-    found = found or _with_any_clocks(data, home)
+    found = found or _with_one_clock_freed(data, home) or _with_any_clocks(data, home)
     if found is None or found.p_value >= SIGNIFICANCE or found.share[1] < _SMALLEST_SHARE:
         return None
     return found
+
+
+def _with_one_clock_freed(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
+    """What the rings say if one host's clock is off, though by so little that the clocks pass for
+    right: where some place is slow whatever the clocks are."""
+    seen = data.weighed
+    if seen is None or not seen.slow or seen.off is not None:
+        return None
+    freed = with_one_freed(data.clocks, data.infos, seen)
+    if freed is None or freed.weighed is None:
+        return None
+    rings = _rings(replace(data, clocks=freed.by_rank), home)
+    found = explain(rings, home)
+    return found and beside_starts(found, rings, freed.weighed, data, home)
 
 
 def _with_any_clocks(data: Inputs, home: Mapping[int, Home]) -> Explained | None:

@@ -39,6 +39,7 @@ class Ring(NamedTuple):
     ranks: tuple[int, ...]
     known: tuple[int, ...]
     alike: tuple[int, ...]
+    sure: bool  # whether a small offset of one of the clocks would have shown
     lags: Floats
     errors: Floats
     independent: float
@@ -100,6 +101,7 @@ def observe(
         ranks=tuple(ranks),
         known=tuple(known),
         alike=alike,
+        sure=any(alike) or all(clocks[r].identified for r in known if r in clocks),
         lags=centred(lags, errors, alike),
         errors=errors,
         segments=each,
@@ -135,6 +137,18 @@ def _independent(rows: Floats, steps: Int64s) -> float:
     np.add.at(sums, of_row, rows - rows.mean(axis=0))
     effect = (sums**2).mean(axis=0) / np.maximum(sizes.mean() * rows.var(axis=0), 1e-12)
     return len(rows) / float(np.clip(effect.mean(), 1.0, sizes.max()))
+
+
+def freed(ring: Ring, own: Home, home: Mapping[int, Home]) -> Ring | None:
+    """The same if one host's clock is off; None where too little is left to compare."""
+    alike = tuple(int(home[rank] == own) for rank in ring.known)
+    if alike.count(0) < min(len(ring.ranks), 3):
+        return None
+    lags = centred(ring.lags, ring.errors, alike)
+    before = _MODEL_ERROR * float(np.ptp(np.median(ring.lags, axis=0)))
+    after = _MODEL_ERROR * float(np.ptp(np.median(lags, axis=0)))
+    errors = np.sqrt(ring.errors**2 - before**2 + after**2)
+    return ring._replace(alike=alike, lags=centred(ring.lags, errors, alike), errors=errors)
 
 
 def centred(rows: Floats, errors: Floats, alike: Sequence[int]) -> Floats:

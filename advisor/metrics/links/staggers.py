@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from advisor.metrics.links.evidence import Ring, centred
+from advisor.metrics.links.evidence import Ring, centred, freed
 from advisor.metrics.rings.locations import Home, Location, locations_of
 from advisor.metrics.rings.schedule import SHARES, edges, ends
 from advisor.metrics.timeline.statistics import Floats, binomial_tail
@@ -23,8 +23,10 @@ _SCALES: Floats = np.array([0.8, 0.9, 1.0])
 # Of what speaks against no place at all (chi squared), a place must explain this share and so much.
 _MOST = 0.3
 _EXPLAINS = 6.0
-# More left unexplained per rank than this, and the ends are no such rings'.
+# More left unexplained per rank than this, and one host's clock may be off.
 _MISFIT = 2.0
+# Hosts are normally synchronised: that one's clock is off, by milliseconds, counts against it.
+_CLOCK_OFF = 8.0
 # Places that fit this little worse than the best are as likely.
 _AS_GOOD = 4.0
 
@@ -46,31 +48,47 @@ class Explained(NamedTuple):
 def explain(rings: Sequence[Ring], home: Mapping[int, Home]) -> Explained | None:
     """The places that explain the ends of all rings best; None when no place explains them.
 
-    Where even the best leaves much unexplained, nothing is named.
+    Messages of one size cannot tell stagger from a clock that is a little off. So what speaks
+    against it is weighed: one host's clock off without any slow place, and with each of them. Where
+    even the best leaves much unexplained, nothing is named.
     """
     if not rings:
         return None
-    nothing = min(sum(_flat(ring) for ring in rings), float(_alike(rings, home).min()))
+    views = [(list(rings), 0.0)]
+    if not all(ring.sure for ring in rings):
+        own = sorted({home[rank] for ring in rings for rank in ring.known}, key=str)
+        views += [(one, _CLOCK_OFF) for host in own if (one := _freed(rings, host, home))]
+    nothing = min(
+        min(sum(_flat(ring) for ring in view), float(_alike(view, home).min())) + cost
+        for view, cost in views
+    )
     fits = {
-        place: losses
-        for place in _places(rings, home)
-        if (losses := _losses(rings, place, home)) is not None
+        (number, place): losses + cost
+        for number, (view, cost) in enumerate(views)
+        for place in _places(view, home)
+        if (losses := _losses(view, place, home)) is not None
     }
     if not fits:
         return None
-    total = {place: _marginal(losses) for place, losses in fits.items()}
-    near = sorted(total, key=lambda place: total[place])
-    best = near[0]
-    losses = fits[best]
+    total = {key: _marginal(losses) for key, losses in fits.items()}
+    near = sorted(total, key=lambda key: total[key])
+    number, best = near[0]
+    chosen, _ = views[number]
+    losses = fits[near[0]]
     least = float(losses.min())
     if nothing - least < max(_EXPLAINS, _MOST * nothing):
         return None
-    if least > _MISFIT * sum(len(ring.known) for ring in rings):
+    if least > _MISFIT * sum(len(ring.known) for ring in chosen):
         return None
-    touched = [(ring, slow) for ring in rings if (slow := _receivers(ring, best, home))]
+    touched = [(ring, slow) for ring in chosen if (slow := _receivers(ring, best, home))]
     level = int(np.argmin(losses.min(axis=0)))
+    likely = [
+        place
+        for view, place in near
+        if view == number and total[view, place] <= total[near[0]] + _AS_GOOD
+    ]
     return Explained(
-        places=tuple(place for place in near if total[place] <= total[best] + _AS_GOOD),
+        places=tuple(likely),
         edges=tuple(
             sorted({e for ring in rings for e in edges(ring.op, ring.ranks) if best.slow(e, home)})
         ),
@@ -90,6 +108,12 @@ def all_of(
 
     own = {slow(place) for place in places if host in place.homes}
     return all(host in place.homes or slow(place) in own for place in places)
+
+
+def _freed(rings: Sequence[Ring], host: Home, home: Mapping[int, Home]) -> list[Ring]:
+    """The rings if this host's clock is off; empty where one would have too little left."""
+    found = [freed(ring, host, home) for ring in rings]
+    return [ring for ring in found if ring is not None] if None not in found else []
 
 
 def _places(rings: Sequence[Ring], home: Mapping[int, Home]) -> list[Location]:

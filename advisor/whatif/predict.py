@@ -6,6 +6,7 @@ what the replay does not explain cancels. Nothing is fitted on the run that is p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -108,25 +109,21 @@ def predict(
     of_model = max((abs(other - delta) for other in others if other is not None), default=0.0)
     spread = float(np.std(deltas)) if comes_and_goes else _sigma(deltas)
     noise = spread / np.sqrt(len(deltas))
-    replay_error = abs(float(np.median(replays)) - replayed_of)
-    sigma = float(
-        np.sqrt(
-            noise**2
-            + (_CHANGE_UNCERTAINTY * delta / _Z90) ** 2
-            + of_model**2
-            + (0.25 * replay_error) ** 2
-        )
-    )
-    half = float(np.hypot(_Z90 * sigma, _STEP_UNCERTAINTY * step))
-    of_gain = float(np.hypot(_Z90 * sigma, _GAIN_UNCERTAINTY * step))
+    replayed = float(np.median(replays))
+    replay_error = replayed - replayed_of
+    of_change = _CHANGE_UNCERTAINTY * delta / _Z90
+    sigma = math.hypot(noise, of_change, of_model, 0.25 * replay_error)
+    half = math.hypot(_Z90 * sigma, _STEP_UNCERTAINTY * step)
+    of_gain = math.hypot(_Z90 * sigma, _GAIN_UNCERTAINTY * step)
     predicted = max(step + delta, 0.0)
     return Prediction(
         step_ns=predicted,
         low_ns=max(predicted - half, 0.0),
         high_ns=predicted + half,
         measured_ns=step,
-        replayed_ns=float(np.median(replays)),
-        gain_low_ns=step - predicted - of_gain,
+        replayed_ns=replayed,
+        # What the replay takes beyond the recording may be all that the change takes away.
+        gain_low_ns=step - predicted - max(of_gain, replay_error),
         gain_high_ns=min(step - predicted + of_gain, step),
         extrapolates=extrapolates,
         inconclusive=not identified and _Z90 * of_model > _STEP_UNCERTAINTY * step,

@@ -7,7 +7,8 @@ import math
 from pathlib import Path
 
 from advisor import api
-from advisor.whatif.predict import _CHANGE_UNCERTAINTY, _GAIN_UNCERTAINTY
+from advisor.whatif.predict import _CHANGE_UNCERTAINTY, _GAIN_UNCERTAINTY, predict
+from advisor.whatif.program import Program, Work
 
 _PREDICTIONS = Path(__file__).parents[2] / "benchmarks" / "lab" / "predictions.json"
 
@@ -40,3 +41,21 @@ def test_the_width_of_gains_holds_what_the_lab_measured() -> None:
     # What the comment beside the constant says.
     assert round(held / len(questions), 2) == 0.93
     assert round(known / len(questions), 2) == 0.99
+
+
+def _job(work_ns: float, measured_ns: float) -> Program:
+    return Program({0: [Work(work_ns)]}, {}, {0: 0.0}, False, measured_ns=measured_ns)
+
+
+def test_what_a_replay_takes_beyond_the_recording_is_no_sure_gain() -> None:
+    """GIVEN steps of 65 ms whose replay takes 84 WHEN a change takes 21 ms of the replay away THEN
+    all of it but 2 ms may be the replay's own error; of a replay that fits most of it is sure."""
+    lows = []
+    for replayed_ms in (84, 65):
+        steps = [_job(replayed_ms * 1e6, 65e6)] * 5
+        found = predict(steps, lambda step: _job(step.replayed_ns - 21e6, step.measured_ns))
+        assert found is not None
+        assert math.isclose(found.gain_ns, 21e6)
+        lows.append(found.gain_low_ns)
+    assert math.isclose(lows[0], 2e6)
+    assert lows[1] > 14e6

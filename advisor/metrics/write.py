@@ -10,6 +10,7 @@ import numpy as np
 
 from advisor.metrics.collectives.call import Call, when_moving
 from advisor.metrics.collectives.groups import process_groups
+from advisor.metrics.collectives.spans import update_spans
 from advisor.metrics.host.lead import IdleSplit, asked_late, split_idle
 from advisor.metrics.load import RankData, RunData
 from advisor.metrics.timeline.contention import exclusive_ns
@@ -135,6 +136,9 @@ def write_breakdowns(con: Any, data: RunData) -> None:
                 exposed = one.occupancy.exposed_comm
                 extra["late_comm_host_ns"] = (exposed & late.by_pace).covered(low, high)
                 extra["late_comm_sync_ns"] = (exposed & late.by_wait).covered(low, high)
+            if idle is not None:
+                updates = update_spans(one.spans).intervals()
+                extra["idle_optimizer_ns"] = (idle.host & updates).covered(low, high)
             of_steps.add(
                 {
                     **_breakdown(data.run, rank, low, high, windows, one, transfers, idle),

@@ -239,6 +239,7 @@ CREATE TABLE step_breakdown (
   exposed_wait_ns BIGINT,           -- part of exposed_comm before the last peer arrived; null when not matched
   exposed_transfer_ns BIGINT,       -- the rest of exposed_comm; null when not matched
   idle_host_ns BIGINT,              -- idle because the host was late; null on CPU
+  idle_optimizer_ns BIGINT,         -- of idle_host_ns: while the host ran the optimizer's step; null on CPU
   idle_launch_gap_ns BIGINT,        -- idle although queued; null on CPU
   idle_sync_ns BIGINT,              -- idle because the host had waited for the device; null on CPU
   late_comm_host_ns BIGINT,         -- of exposed_comm_ns: gathers that a late host asked for too late; null on CPU

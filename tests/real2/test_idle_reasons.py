@@ -158,3 +158,20 @@ def test_what_nobody_launched_was_not_queued(tmp_path: Path) -> None:
         assert idle["idle_ns"] > 90_000_000
         assert idle["idle_launch_gap_ns"] < 1_000_000
         assert "idle-with-queued-work" not in _rules(run)
+
+
+def test_an_optimizer_that_loops_over_parameters_is_told_to_fuse(tmp_path: Path) -> None:
+    """600 kernels of 3 µs in each step, every 10 µs one: CUDA graphs were advised first."""
+    trace = _alone()
+    for begin in _steps(trace, 6, 20_000):
+        for at in range(10):
+            trace.kernel(GEMM, begin + 1_300 * at, 1_290, begin + 1_300 * at - 5)
+        trace.host("Optimizer.step#AdamW.step", begin + 13_200, 6_100, cat="user_annotation")
+        for at in range(600):
+            start = begin + 13_210 + 10 * at
+            trace.kernel(GEMM, start + 5, 3, start)
+    with _loaded(tmp_path, trace) as run:
+        (late,) = run.sql("SELECT median(idle_optimizer_ns) / 1e6 AS ms FROM step_breakdown")["ms"]
+        assert late == pytest.approx(4.2, rel=0.05)
+        (found,) = [item for item in run.report.findings if item.rule == "launch-bound"]
+    assert "fused=True" in str(found.fix[0])

@@ -119,9 +119,14 @@ def backward_passes(spans: Spans) -> Intervals | None:
     return Intervals.of(nodes.start[first], np.maximum.reduceat(nodes.end, first))
 
 
+def update_spans(spans: Spans) -> Spans:
+    """When optimizers update; empty where the trace names none."""
+    return after_closures(spans.select(STEP), spans.select(NODE))
+
+
 def update_starts(spans: Spans) -> Int64s:
-    """When optimizers begin to update, ns, sorted; empty where the trace names none."""
-    return np.sort(after_closures(spans.select(STEP), spans.select(NODE)).start)
+    """When optimizers begin to update, ns, sorted."""
+    return np.sort(update_spans(spans).start)
 
 
 def after_closures(steps: Spans, nodes: Spans) -> Spans:

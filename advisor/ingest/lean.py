@@ -17,7 +17,7 @@ from advisor.ingest.classes import enqueue_sql, literal
 from advisor.ingest.readers.kineto.event_fields import IDS_PER_FILE
 from advisor.ingest.source import ReadContext
 from advisor.metrics.collectives.spans import TELLS_PHASE
-from advisor.metrics.host.activity import TELLING
+from advisor.metrics.host.activity import OWN_WORK_NS, TELLING
 from advisor.metrics.timeline.timeline import LAUNCH_PREFIXES, timelines
 from advisor.store.events import Events
 
@@ -49,6 +49,7 @@ LEFT JOIN (SELECT l.rank, arg_max(event_id, start_ns) AS event_id, true AS kept
   ON t.rank = e.rank AND t.event_id = e.event_id
 WHERE e.run IS DISTINCT FROM $run OR e.device IS NOT NULL
   OR e.class NOT IN ('cpu_op', 'runtime', 'python')
+  OR e.class = 'cpu_op' AND e.dur_ns >= {OWN_WORK_NS}
   OR coalesce(c.kept, d.kept, n.kept, w.kept, t.kept, false)
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,29 @@ def test_an_optimizer_that_loops_over_parameters_is_told_to_fuse(tmp_path: Path)
         assert late == pytest.approx(4.2, rel=0.05)
         (found,) = [item for item in run.report.findings if item.rule == "launch-bound"]
     assert "fused=True" in str(found.fix[0])
+
+
+@pytest.mark.parametrize(
+    ("saved", "named"), [(40_000, "checkpoint.save"), (25_000, "checkpoint.save"), (6_000, None)]
+)
+def test_a_pause_behind_a_wait_has_the_name_of_what_fills_it(
+    tmp_path: Path, saved: int, named: str | None
+) -> None:
+    """A checkpoint of 40 ms behind loss.item(): "after aten::item, no stack was recorded"."""
+    trace = _alone()
+    begins = [1000 + 50_000 * number + 40_000 * (number > 3) for number in range(7)]
+    for number, (begin, end) in enumerate(pairwise(begins)):
+        trace.host(f"ProfilerStep#{number}", begin, end - begin - 1, cat="user_annotation")
+        first = end - 50_000
+        if first > begin:
+            trace.host("checkpoint.save", begin + 10, saved, cat="user_annotation")
+        for at in range(10):
+            trace.kernel(GEMM, first + 5_000 * at + 10, 4_980, first + 10 * at + 5)
+        trace.host("aten::item", first + 150, 49_850)
+    with _loaded(tmp_path, trace) as run:
+        gaps = run.sql("SELECT kind, name FROM host_gap WHERE idle_ns > 20000000")
+        (gap,) = gaps.to_dict("records")
+        (sync,) = run.sql("SELECT max(idle_sync_ns) AS ns FROM step_breakdown")["ns"]
+    expected = ("pause", named) if named else ("synchronisation", "aten::item")
+    assert (gap["kind"], gap["name"]) == expected
+    assert (sync > 30e6) == (named is None)

@@ -33,6 +33,9 @@ _FREES = re.compile(r"(cuda|hip)(Free|FreeHost)\b|cuMem(Unmap|Release)")
 TELLING = tuple(pattern for _, pattern in KINDS)
 """Names of host events that explain why a device waits."""
 _NUMBER = {name: number for number, (name, _) in enumerate(KINDS)}
+OWN_WORK = len(KINDS)
+"""The kind of every other span of the host, from this long on."""
+OWN_WORK_NS = 5_000_000
 # Copies that are asynchronous by name and returned only once the device had done them: to and from
 # pageable memory.
 _WAITING_COPIES = f"""
@@ -79,7 +82,8 @@ GROUP BY ALL
 
 
 class HostActivity(NamedTuple):
-    """Host spans that explain why a device waits; sorted by start. ``kind`` indexes KINDS."""
+    """Host spans that explain why a device waits; sorted by start. ``kind`` indexes KINDS, or is
+    OWN_WORK."""
 
     kind: Int64s
     thread: Int64s
@@ -113,7 +117,7 @@ class HostActivity(NamedTuple):
 
 
 def host_activity(events: Events, rank: int) -> HostActivity:
-    """Spans of one rank's host threads that have a kind."""
+    """Spans of one rank's host threads that have a kind, and long ones that have none."""
     cases = " ".join(
         f"WHEN regexp_matches(name, ${index + 4}) THEN {index}" for index in range(len(KINDS))
     )
@@ -126,11 +130,14 @@ def host_activity(events: Events, rank: int) -> HostActivity:
           WHERE run = $1 AND rank BETWEEN $2 AND $3 AND device IS NULL),
         told AS MATERIALIZED (SELECT name, CASE {cases} END AS kind FROM name)
         SELECT rank, CASE WHEN event_id IN ({_UPLOADS}) THEN {_NUMBER["blocking-copy"]}
-          ELSE kind END AS kind, name, tid, start_ns, start_ns + dur_ns AS end_ns, event_id
+          ELSE coalesce(kind, {OWN_WORK}) END AS kind,
+          name, tid, start_ns, start_ns + dur_ns AS end_ns, event_id
         FROM event JOIN told USING (name)
         WHERE run = $1 AND rank BETWEEN $2 AND $3 AND device IS NULL
-          AND start_ns IS NOT NULL AND dur_ns > 0 AND kind IS NOT NULL
-          AND class IN ('annotation', 'cpu_op', 'runtime', 'python')
+          AND start_ns IS NOT NULL AND dur_ns > 0
+          AND (kind IS NOT NULL AND class IN ('annotation', 'cpu_op', 'runtime', 'python')
+            OR class IN ('annotation', 'cpu_op') AND dur_ns >= {OWN_WORK_NS}
+              AND NOT starts_with(name, 'ProfilerStep#'))
         UNION ALL {_WAITING_COPIES}
         UNION ALL {_FIRST_USE}
         UNION ALL {_CAPTURES}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.host.activity import KINDS, HostActivity, largest
+from advisor.metrics.host.activity import KINDS, OWN_WORK_NS, HostActivity, largest
 from advisor.metrics.host.lead import Gaps
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
@@ -20,7 +20,7 @@ _SHORTEST_GAP_NS = 50_000
 # After a wait for the device the host catches up launch by launch, each with a gap of its own.
 _SHORTEST_WAIT_NS = 10_000
 _MOST_GAPS = 20_000
-_SHORTEST_PAUSE_NS = 5_000_000
+_SHORTEST_PAUSE_NS = OWN_WORK_NS
 """What is shorter is given no name."""
 _WITHOUT_KIND = ("other", "pause")
 _PLACES = {name: place for place, (name, _) in enumerate(KINDS)}

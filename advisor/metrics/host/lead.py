@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.host.activity import KINDS, HostActivity
+from advisor.metrics.host.activity import KINDS, OWN_WORK, HostActivity
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Bools, Int64s, Intervals
@@ -117,6 +117,9 @@ def device_gaps(
         kinds = np.where(by_wait, np.where(of_barrier, BARRIER, names), kinds)
         needless = by_wait & of_barrier
         span = np.where(by_wait, last, span)
+        rows, place = _own_work(line, activity, low, high)
+        rows, place = rows[by_wait[place]], place[by_wait[place]]
+        kinds[place], span[place] = "pause", rows
     for kind in reversed(_NAMED):
         own = 2 * covered[kind] >= high - low
         if kind == "data-loading":  # a host that no barrier stops loads while its device works
@@ -211,6 +214,23 @@ def _waits(line: Timeline, activity: HostActivity) -> Int64s:
     chosen = np.isin(activity.kind, numbers) & np.isin(activity.thread, threads)
     found = np.flatnonzero(chosen)
     return found[np.lexsort((-activity.start[found], activity.end[found]))]
+
+
+def _own_work(
+    line: Timeline, activity: HostActivity, low: Int64s, high: Int64s
+) -> tuple[Int64s, Int64s]:
+    """Rows of the activity that are mostly one stretch and fill most of it, and the stretches: what
+    a script names itself, such as saving a checkpoint. The one nearest to each comes last."""
+    rows = np.flatnonzero(
+        (activity.kind == OWN_WORK) & np.isin(activity.thread, np.unique(line.thread))
+    )
+    start, end = activity.start[rows], activity.end[rows]
+    place = np.maximum(np.searchsorted(low, (start + end) // 2, side="right") - 1, 0)
+    shared = np.minimum(end, high[place]) - np.maximum(start, low[place])
+    fit = shared / np.maximum(end - start, (high - low)[place])
+    order = np.argsort(fit, kind="stable")
+    order = order[fit[order] >= 0.5]
+    return rows[order], place[order]
 
 
 def _lost(held: Intervals, launch: Int64s, known: Bools) -> Int64s:

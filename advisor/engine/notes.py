@@ -109,8 +109,8 @@ def _of_content(sandbox: Sandbox) -> list[Note]:
 
 def beside_the_verdict(sandbox: Sandbox, facts: Facts, source: str) -> list[Note]:
     """What changes how every figure is read: where steps come from unless the profiler marked
-    them, what the profiler adds to them, what communication is in none, which ranks are missing,
-    what a probe is not used for."""
+    them, what the profiler adds to them, what communication is in none, whose pause made a step too
+    long to count, which ranks are missing, what a probe is not used for."""
     found = _of_content(sandbox)
     if source in _BY_SOURCE:
         values = {"steps": facts.steps, "step_ns": facts.step_ns, "purpose": facts.purpose}
@@ -119,6 +119,7 @@ def beside_the_verdict(sandbox: Sandbox, facts: Facts, source: str) -> list[Note
         before_ns = round(facts.own_share * (facts.step_ns or 0))
         found.append(note("profiler-costs", before_ns=before_ns, step_ns=facts.step_ns))
     found += _outside(sandbox)
+    found += [odd for odd in _of_odd_steps(sandbox) if odd.values["pause_ns"]]
     if facts.steps:
         found += _not_given(sandbox, facts, "ranks-not-read")
     return [*found, *_of_probes(sandbox)]
@@ -176,11 +177,15 @@ def _of_file(
 
 def _of_steps(sandbox: Sandbox) -> list[Note]:
     warm_up = [row["step"] for row in sandbox.records("SELECT step FROM warm_up_step ORDER BY 1")]
-    odd = sandbox.records("SELECT step, times FROM odd_step ORDER BY step LIMIT 3")
-    return [
-        *([note("warm-up", steps=warm_up)] if warm_up else []),
-        *(note("odd-step", step=row["step"], times=float(row["times"])) for row in odd),
-    ]
+    return [*([note("warm-up", steps=warm_up)] if warm_up else []), *_of_odd_steps(sandbox)]
+
+
+def _of_odd_steps(sandbox: Sandbox) -> list[Note]:
+    odd = sandbox.records(
+        "SELECT step, times, ranks, pause_ns, name FROM odd_step LEFT JOIN odd_pause USING (step) "
+        "ORDER BY step LIMIT 3"
+    )
+    return [note("odd-step", **{**row, "times": float(row["times"])}) for row in odd]
 
 
 def _not_given(sandbox: Sandbox, facts: Facts, code: str) -> list[Note]:

@@ -185,20 +185,35 @@ def test_a_pause_behind_a_wait_has_the_name_of_what_fills_it(
     tmp_path: Path, saved: int, named: str | None
 ) -> None:
     """A checkpoint of 40 ms behind loss.item(): "after aten::item, no stack was recorded"."""
-    trace = _alone()
-    begins = [1000 + 50_000 * number + 40_000 * (number > 3) for number in range(7)]
-    for number, (begin, end) in enumerate(pairwise(begins)):
-        trace.host(f"ProfilerStep#{number}", begin, end - begin - 1, cat="user_annotation")
-        first = end - 50_000
-        if first > begin:
-            trace.host("checkpoint.save", begin + 10, saved, cat="user_annotation")
-        for at in range(10):
-            trace.kernel(GEMM, first + 5_000 * at + 10, 4_980, first + 10 * at + 5)
-        trace.host("aten::item", first + 150, 49_850)
-    with _loaded(tmp_path, trace) as run:
+    with _loaded(tmp_path, _paused("checkpoint.save", 40_000, saved)) as run:
         gaps = run.sql("SELECT kind, name FROM host_gap WHERE idle_ns > 20000000")
         (gap,) = gaps.to_dict("records")
         (sync,) = run.sql("SELECT max(idle_sync_ns) AS ns FROM step_breakdown")["ns"]
     expected = ("pause", named) if named else ("synchronisation", "aten::item")
     assert (gap["kind"], gap["name"]) == expected
     assert (sync > 30e6) == (named is None)
+
+
+def test_a_step_too_long_to_count_is_said_with_what_fills_it(tmp_path: Path) -> None:
+    """One rank compiled again for 320 ms: "healthy", and a note that named the step alone."""
+    compiles = "_compile.compile_inner (dynamo_timed)"
+    with _loaded(tmp_path, _paused(compiles, 400_000, 400_000)) as run:
+        (odd,) = [note for note in run.report.runs[0].caveats if note.code == "odd-step"]
+    assert "the host of rank 0 launched nothing for 400 ms" in odd.text
+    assert compiles in odd.text and "recompiles" in odd.text
+
+
+def _paused(name: str, pause: int, named: int) -> Trace:
+    """Six steps of 50 ms with .item() at the end; before the fourth its host stops for ``pause``
+    µs, of which a range is open for ``named``."""
+    trace = _alone()
+    begins = [1000 + 50_000 * number + pause * (number > 3) for number in range(7)]
+    for number, (begin, end) in enumerate(pairwise(begins)):
+        trace.host(f"ProfilerStep#{number}", begin, end - begin - 1, cat="user_annotation")
+        first = end - 50_000
+        if first > begin:
+            trace.host(name, begin + 10, named, cat="user_annotation")
+        for at in range(10):
+            trace.kernel(GEMM, first + 5_000 * at + 10, 4_980, first + 10 * at + 5)
+        trace.host("aten::item", first + 150, 49_850)
+    return trace

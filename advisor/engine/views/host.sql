@@ -127,6 +127,18 @@ FROM gap g JOIN (SELECT rank, coalesce(median(longest_ns), 0) AS usual_ns
   FROM (SELECT DISTINCT rank, step, longest_ns FROM gap) GROUP BY rank) u USING (rank)
 GROUP BY g.rank, g.step;
 
+-- Odd steps that one host or several took longer for: a stretch of at least half of what the step has more.
+-- A host that stops before it launches a step's first kernel is still in the step before, by its device.
+--   ranks: whose hosts they are
+--   pause_ns: the longest stretch
+--   name: what its host did, where that is known
+CREATE VIEW odd_pause AS
+SELECT o.step, list(DISTINCT g.rank ORDER BY g.rank) AS ranks, max(g.idle_ns) AS pause_ns,
+  arg_max_null(CASE WHEN g.kind NOT IN ('synchronisation', 'blocking-copy', 'barrier') THEN g.name END,
+    g.idle_ns) AS name
+FROM odd_step o JOIN host_gap g ON g.step IN (o.step, o.step - 1), facts f
+WHERE 2 * g.idle_ns >= (o.times - 1) * f.step_ns GROUP BY o.step;
+
 -- Per complete step the rank that was kept longest from it by what the others do not do: stretches
 -- longer than usual in which its host left the device idle (no data loading), and operators beyond
 -- those of its other steps (an evaluation by one rank, copies for a checkpoint). Where its peers do not

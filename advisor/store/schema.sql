@@ -439,6 +439,7 @@ CREATE TABLE host_gap (
   host_ns BIGINT,                   -- of that, until the host launched what ends it; null where no launch is recorded
   name VARCHAR,                     -- the host's operation, as recorded
   event_id BIGINT,                  -- its event
+  reads VARCHAR,                    -- of a synchronisation: the kernel that computed last before it
   moving_ns BIGINT                  -- since the host began it, until the stretch: how long the device had no compute, only transfers; null without an event
 );
 

@@ -217,3 +217,21 @@ def _paused(name: str, pause: int, named: int) -> Trace:
             trace.kernel(GEMM, first + 5_000 * at + 10, 4_980, first + 10 * at + 5)
         trace.host("aten::item", first + 150, 49_850)
     return trace
+
+
+def test_norms_read_one_by_one_are_told_to_be_one(tmp_path: Path) -> None:
+    """A norm and an .item() for each of 160 parameters: advised on was loss.item()."""
+    norm = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, NormTwoOps<float>>>"
+    trace = _alone()
+    for begin in _steps(trace, 6, 20_000):
+        trace.kernel(GEMM, begin + 10, 11_980, begin)
+        for at in range(160):
+            start = begin + 12_000 + 40 * at
+            trace.kernel(norm, start + 5, 10, start)
+            trace.host("aten::item", start + 3, 15)
+        trace.kernel(GEMM, begin + 18_410, 1_000, begin + 18_400)
+    with _loaded(tmp_path, trace) as run:
+        reads = set(run.sql("SELECT reads FROM host_gap WHERE kind = 'synchronisation'")["reads"])
+        (found,) = [item for item in run.report.findings if item.rule == "blocking-sync"]
+    assert norm in reads
+    assert "clip_grad_norm_" in str(found.fix[0])

@@ -54,6 +54,17 @@ UPDATE host_gap SET name = code.name FROM (
 WHERE host_gap.run = $run AND host_gap.rank = code.rank AND host_gap.start_ns = code.start_ns
   AND host_gap.kind IN {_WITHOUT_KIND}
 """
+NAME_READS = """
+UPDATE host_gap SET reads = found.name FROM (
+  SELECT g.rank, g.start_ns, e.name
+  FROM (SELECT rank, start_ns FROM host_gap WHERE run = $run AND kind = 'synchronisation') g
+  ASOF JOIN (SELECT rank, start_ns, name FROM event
+    WHERE run = $run AND class = 'compute' AND device IS NOT NULL) e
+  ON e.rank = g.rank AND e.start_ns <= g.start_ns) found
+WHERE host_gap.run = $run AND host_gap.rank = found.rank AND host_gap.start_ns = found.start_ns
+  AND host_gap.kind = 'synchronisation'
+"""
+"""What the device had computed last where the host waited for a result."""
 NAME_PAUSES = (_OWN_NAMES, _NAMES_AROUND)
 """Name a pause that no kind names: by what fills at least half of it and reaches at most a tenth of
 it beyond its ends, the outermost Python function where the recording has stacks, else the operator

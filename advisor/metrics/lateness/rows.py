@@ -32,6 +32,9 @@ from advisor.vocabulary.operations import ROOTED, SYNCHRONISING
 _SHOWN_BY_CAUSE = ("more-work", "data-loading", "slow-compute")
 
 # Kernels and shapes are compared for ranks that others wait for this share of a step.
+# Of what a rank costs in the mean step, the low end of the interval must hold this share: below it
+# a few steps hold all, whatever a rank that is behind once is last in. Such a pause is no habit.
+_SURE = 0.05
 _WORTH_COMPARING = 0.005
 
 
@@ -194,7 +197,7 @@ def _row(
             ranks.loading,
             ranks.paces,
             ranks.compare if cost > _WORTH_COMPARING * _step_ns(ranks.steps[rank]) else None,
-            systematic=significant and low > 0,
+            systematic=significant and low > _SURE * cost,
             cost_ns=cost,
         )
         if cost
@@ -220,7 +223,7 @@ def _row(
         "cost_ns_per_step": cost,
         "cost_low_ns": round(max(low, 0.0)),
         "cost_high_ns": round(max(high, 0.0)),
-        "systematic": significant and (low > 0 or told),
+        "systematic": significant and (low > _SURE * cost or told),
         "reason": reason.name if reason else None,
         "reason_evidence": {
             "stretches": trials,

@@ -12,7 +12,7 @@ from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.collectives.call import Call, when_moving
 from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.lateness.by_step import waited_for
-from advisor.metrics.lateness.cost import costs_by_step
+from advisor.metrics.lateness.cost import cost_of, costs_by_step, is_sure
 from advisor.metrics.lateness.lost import lost_time
 from advisor.metrics.lateness.others import Others
 from advisor.metrics.lateness.rows import after_median, others_per_peer
@@ -177,3 +177,21 @@ def test_nobody_is_waited_for_longer_than_breakdowns_have_waiting(
     ).fetchall()
     # Means over all others: of n ranks, one waits for nobody.
     assert 0 < waited * (ranks - 1) / ranks <= 1.001 * exposed
+
+
+@pytest.mark.parametrize(
+    ("by_step", "habit"),
+    [
+        ((1, 0, 2, 39 * MS, 1, 1, 53 * MS), False),
+        ((1, 2, 1, 1, 1, 40 * MS, 2), False),
+        ((12 * MS, 15 * MS, 13 * MS, 11 * MS, 14 * MS, 12 * MS, 13 * MS), True),
+        ((10 * MS, 5 * MS, 14 * MS, 0, 13 * MS, 7 * MS), True),
+        ((0, 40 * MS, 0, 40 * MS, 0, 40 * MS, 0, 40 * MS), True),
+    ],
+    ids=["two pauses", "one pause", "every step", "most steps", "every second step"],
+)
+def test_a_few_pauses_are_no_habit_of_their_rank(by_step: tuple[int, ...], habit: bool) -> None:
+    """Hosts that collect garbage in turn: one had two pauses in seven steps and was called late."""
+    values = np.array(by_step, dtype=np.float64)
+    cost, low, _ = cost_of(values, np.zeros(len(values)), 0.0, significant=True)
+    assert is_sure(cost, low) == habit

@@ -15,6 +15,7 @@ from advisor.metrics.timeline.intervals import Intervals
 from advisor.metrics.timeline.statistics import mean_interval
 
 ByStep = dict[int, dict[int, float]]
+_SURE = 0.05
 
 
 def cost_of(
@@ -39,6 +40,12 @@ def cost_of(
         # Noise of the others hides part of the waiting; its whole excess bounds what can be won.
         high = max(high, own_excess)
     return round(max(mean, 0.0)), low, high
+
+
+def is_sure(cost: int, low: float) -> bool:
+    """Whether the low end of a cost is a part of it: below that a few steps hold all, whatever a
+    rank that is behind once is last in. Such a pause is no habit."""
+    return low > _SURE * cost
 
 
 def costs_by_step(

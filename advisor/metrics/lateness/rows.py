@@ -15,7 +15,7 @@ from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals, arrivals
 from advisor.metrics.lateness.chance import SIGNIFICANCE, late_by_chance
-from advisor.metrics.lateness.cost import cost_of, costs_by_step
+from advisor.metrics.lateness.cost import cost_of, costs_by_step, is_sure
 from advisor.metrics.lateness.hosts import by_host, with_hosts
 from advisor.metrics.lateness.lost import lost_time
 from advisor.metrics.lateness.others import Others
@@ -32,9 +32,6 @@ from advisor.vocabulary.operations import ROOTED, SYNCHRONISING
 _SHOWN_BY_CAUSE = ("more-work", "data-loading", "slow-compute")
 
 # Kernels and shapes are compared for ranks that others wait for this share of a step.
-# Of what a rank costs in the mean step, the low end of the interval must hold this share: below it
-# a few steps hold all, whatever a rank that is behind once is last in. Such a pause is no habit.
-_SURE = 0.05
 _WORTH_COMPARING = 0.005
 
 
@@ -197,7 +194,7 @@ def _row(
             ranks.loading,
             ranks.paces,
             ranks.compare if cost > _WORTH_COMPARING * _step_ns(ranks.steps[rank]) else None,
-            systematic=significant and low > _SURE * cost,
+            systematic=significant and is_sure(cost, low),
             cost_ns=cost,
         )
         if cost
@@ -223,7 +220,7 @@ def _row(
         "cost_ns_per_step": cost,
         "cost_low_ns": round(max(low, 0.0)),
         "cost_high_ns": round(max(high, 0.0)),
-        "systematic": significant and (low > _SURE * cost or told),
+        "systematic": significant and (is_sure(cost, low) or told),
         "reason": reason.name if reason else None,
         "reason_evidence": {
             "stretches": trials,

@@ -22,6 +22,8 @@ COVERED = 0.5
 _NEARLY = 0.8
 # Gains that differ by less are no ground to prefer the setting that costs more.
 _TIE = 0.8
+# Of what other programs take on the machine: what the job itself can change comes first.
+MACHINES = frozenset({"no-free-core"})
 # What a rule says of the time it claims: where it goes, who holds it up, or why.
 _DEPTH = {"where": 0, "who": 1, "why": 2}
 
@@ -207,7 +209,7 @@ def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> lis
 
 
 def as_listed(ranked: Sequence[Finding]) -> list[Finding]:
-    """The ranking as readers see it: what ends a job, then what gives most, then hints.
+    """The ranking as readers see it: what ends a job, what the job loses, its machine, then hints.
 
     What is worth a warning or more stands by its expected gain, however it is graded, but of what
     may give back as much by the ranking; hints by the size written beside them, of an interval its
@@ -216,7 +218,7 @@ def as_listed(ranked: Sequence[Finding]) -> list[Finding]:
     rank = {id(item): place for place, item in enumerate(ranked)}
     return _in_ties(
         sorted(ranked, key=_listed),
-        lambda one, other: rank[id(one)] < rank[id(other)] and one.severity is not Severity.INFO,
+        lambda one, other: rank[id(one)] < rank[id(other)] and _listed(one)[0] == 1,
     )
 
 
@@ -232,9 +234,11 @@ def _in_ties(ordered: Sequence[Finding], precedes: _Order) -> list[Finding]:
 def _listed(item: Finding) -> tuple[int, float]:
     if item.severity is Severity.INFO:
         by_interval = item.at_most_ns() or item.is_of_unknown_cost()
-        return 2, -(item.most_ns() if by_interval else item.savings_ns or 0)
-    ends_a_job = item.severity is Severity.CRITICAL and not item.savings_ns
-    return (0, 0) if ends_a_job else (1, -expected_ns(item))
+        return 3, -(item.most_ns() if by_interval else item.savings_ns or 0)
+    if item.severity is Severity.CRITICAL and not item.savings_ns:
+        return 0, 0
+    expected = expected_ns(item)
+    return (1 if expected and item.rule not in MACHINES else 2), -expected
 
 
 def _can_be_shown(finding: Finding) -> bool:
@@ -267,16 +271,12 @@ def _holds(finding: Finding, gain_ns: int | None) -> bool:
 
 
 def expected_ns(finding: Finding) -> float:
-    """What acting on a finding gains on average, ns per step: its probability times its middle.
-
-    0 where nothing tells how probable it is: an option to try.
-    """
+    """What a fix gains on average, ns per step; 0 of an option, whose probability is unknown."""
     return _weight(finding) * (finding.savings_ns or 0)
 
 
 def _weight(finding: Finding) -> float:
-    """The probability of its cause; a bare loss counts as what no lab tried, since whatever hides
-    it gives back a part of it only."""
+    """The probability of its cause; a bare loss counts as what no lab tried: a part comes back."""
     if finding.basis is Basis.LOSS:
         return calibration().rate(finding.rule)
     return finding.probability or 0.0

@@ -164,10 +164,24 @@ def test_a_probable_gain_does_not_stand_before_one_that_is_possible_and_above_it
 
 def test_what_is_expected_to_give_most_is_what_a_verdict_is_about_however_it_is_graded() -> None:
     first = finding("data-loader-stall", ms=9, severity=Severity.CRITICAL)
-    for ms, about in ((40, "no-free-core"), (10, "no-free-core"), (8, "data-loader-stall")):
-        decision = decide(situation(findings=[first, finding("no-free-core", ms=ms)]))
+    for ms, about in ((40, "launch-bound"), (10, "launch-bound"), (8, "data-loader-stall")):
+        decision = decide(situation(findings=[first, finding("launch-bound", ms=ms)]))
         assert decision.finding is not None
         assert decision.finding.rule == about
+
+
+def test_what_the_job_can_change_comes_before_what_others_take_of_its_machine() -> None:
+    cores = finding("no-free-core", ms=40, severity=Severity.CRITICAL)
+    option = finding("fp32-gradients", ms=20, probability=None, savings_low_ns=0)
+    for of_job, about in (
+        (finding("data-loader-stall", ms=5), "data-loader-stall"),
+        (finding("data-loader-stall", ms=2, severity=Severity.INFO), "no-free-core"),
+        (option, "no-free-core"),
+    ):
+        decision = decide(situation(findings=[cores, of_job]))
+        assert decision.finding is not None
+        assert decision.finding.rule == about
+        assert as_listed([cores, of_job])[0].rule == about
 
 
 def test_waiting_for_shared_cores_that_is_usual_asks_for_no_change_of_the_job() -> None:

@@ -52,6 +52,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "sure": [
         {"findings": [finding(**RANK)]},
         {"findings": [finding(**RANK)], "facts": FACTS._replace(whole_trace=True)},
+        {"findings": [finding("no-free-core", ms=30), finding(**RANK)]},
         {"findings": [finding("desync", None, severity="critical",
                               title="Ranks disagree about call 2 among all 4 ranks")]},
         {"facts": FEW, "shares": shares(exposed=0.28, idle=0.55, wait_known=False),

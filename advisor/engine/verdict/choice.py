@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from advisor.engine.causes import COVERED, as_listed, expected_ns
+from advisor.engine.causes import COVERED, MACHINES, as_listed, expected_ns
 from advisor.engine.verdict.facts import LOST, Shares, Situation
 from advisor.findings import WARNING_SHARE, Finding, Severity, VerdictKind
 
@@ -14,8 +14,6 @@ LEAST_KNOWN = 0.8  # of the device's busy time: below, no cause is sure
 UNCOUNTED = frozenset({"plain-fp32-matmul"})  # what compute itself could do faster, without a gain
 # Waiting or exposed time itself, with nobody behind it: a loss, not a cause.
 NOBODYS = frozenset({"jitter", "exposed-communication"})
-# Of a machine that others use too: while it is no more than usual there, nothing is to change.
-_MACHINES = frozenset({"no-free-core"})
 
 
 class Decision(NamedTuple):
@@ -40,7 +38,8 @@ def best(it: Situation, least: float) -> Decision | None:
         # Some waiting is normal on any machine.
         and (item.rule not in NOBODYS or (item.savings_ns or 0) >= LOST * it.step_ns)
     ]
-    usual = [item for item in worth if item.rule in _MACHINES and item.severity is Severity.INFO]
+    # While others take no more of a machine than is usual, nothing is to change.
+    usual = [item for item in worth if item.rule in MACHINES and item.severity is Severity.INFO]
     likely = [item for item in worth if item not in usual]
     if not likely:
         return _shared(it, usual[0]) if usual else None

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from advisor.engine import how_to_record
-from advisor.engine.causes import COVERED
+from advisor.engine.causes import COVERED, MACHINES
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.choice import NOBODYS, SMALL, Decision, mostly
 from advisor.engine.verdict.facts import LOST, Shares, Situation
@@ -160,6 +160,10 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
 
 def _beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[str]:
     """What else is lost beside a finding, and why it may give more than there is to see."""
+    warned = (item for item in it.findings if item.severity is not Severity.INFO)
+    held = next((item for item in warned if item.rule in MACHINES and item is not found), None)
+    if held is not None:
+        return [say(WHYS, "beside-cores", values | {"held_ns": held.savings_ns})]
     if it.shares is None or not found.savings_ns:
         return []
     return _idle_beside(found, it, values) or _communication_beside(found, it, it.shares, values)

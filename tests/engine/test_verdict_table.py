@@ -245,6 +245,12 @@ def test_first_use_is_what_a_verdict_is_about_unless_communication_takes_more() 
         ({"findings": [finding(severity="info")]}, "info"),
         ({"findings": [finding()]}, "warning"),
         ({"shares": shares(exposed=0.27)}, "warning"),
+        # waiting in turn that is but a hint, and what is lost beside it
+        ({"shares": shares(exposed=0.15), "findings": [finding("jitter", ms=12, severity="info")]},
+         "info"),
+        ({"shares": shares(exposed=0.27), "findings": [finding("jitter", ms=12, severity="info")]},
+         "warning"),
+        ({"shares": shares(exposed=0.15), "findings": [finding("jitter", ms=12)]}, "warning"),
         ({"facts": FEW, "shares": shares(exposed=0.62, wait_known=False)}, "warning"),
         ({"facts": FACTS._replace(steps=1), "shares": shares(idle=0.56)}, "warning"),
         ({"facts": FEW, "shares": shares(exposed=0.05, wait_known=False)}, "info"),

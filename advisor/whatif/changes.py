@@ -145,6 +145,9 @@ def _as_others(program: Program, rank: int, others: Sequence[dict[Segment, float
             longer[key] = own - float(np.median(peers))
     left = _without_made_up([*longer.values()])
     excess, somewhere = sum(left), sum(max(0.0, ns) for ns in left)
+    if others and not alike:  # a stage of a pipeline works where no other stage has a like call
+        in_all = [sum(segments.values()) for segments in others]
+        excess = min(excess, sum(mine.values()) - float(np.median(in_all)))
     share = max(0.0, excess / somewhere) if somewhere else 0.0
     lengths = {key: mine[key] - share * max(0.0, ns) for key, ns in zip(longer, left, strict=True)}
     return _with_segments(program.items[rank], lengths)

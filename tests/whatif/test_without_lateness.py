@@ -8,6 +8,7 @@ from advisor.whatif.simulate import simulate
 
 _RANKS = (0, 1, 2)
 _REDUCTION, _BARRIER = 0, 1
+_LAST = 99
 
 
 def _rank(before: float, between: float, after: float) -> list[Item]:
@@ -42,3 +43,24 @@ def test_a_rank_that_asks_late_and_works_no_longer_in_all_keeps_its_work() -> No
 def test_a_punctual_rank_keeps_its_work() -> None:
     program = _program(_rank(10, 10, 15))
     assert without_lateness(program, [0]).items == program.items
+
+
+def test_a_stage_that_works_as_long_but_elsewhere_keeps_its_work() -> None:
+    """Each stage has other messages; only the barrier at the end joins them."""
+    sent = {rank: range(10 * rank, 11 * rank + 1) for rank in _RANKS}
+    calls = {n: Call((rank,), "send", 1.0, "send") for rank in _RANKS for n in sent[rank]}
+    calls[_LAST] = Call(_RANKS, "barrier", 0.0, "barrier")
+    last = {0: 25.0, 1: 15.0, 2: 5.0}  # after its last message
+    items: dict[int, list[Item]] = {
+        rank: [
+            Work(30 - last[rank]), *map(Issue, sent[rank]),
+            Work(last[rank]), Issue(_LAST), Wait(_LAST),
+        ]
+        for rank in _RANKS
+    }  # fmt: skip
+    program = Program(items, calls, dict.fromkeys(_RANKS, 0.0))
+    assert without_lateness(program, [0]).items == program.items
+    items[0][0] = Work(11)  # 6 ns longer in all
+    program = Program(items, calls, dict.fromkeys(_RANKS, 0.0))
+    shorter = without_lateness(program, [0]).items[0]
+    assert sum(item.ns for item in shorter if isinstance(item, Work)) == 30

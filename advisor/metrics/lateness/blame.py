@@ -94,8 +94,15 @@ def arrivals(
             spent[:, place] = own_time.compute.covered(begin[:, place], arrival[:, place])
     late: Int64s = arrival + offset
     lateness: Int64s = late - _median(late)
-    # Before the first release there is nothing to compare with but the clocks.
-    excess = np.where(release[:, None] >= 0, spent - _median(spent), lateness)
+    # Before the first release there is nothing to compare with but the clocks, and what each rank
+    # is late with no doing of its own in the other calls (as the first stage of a pipeline is).
+    known = release >= 0
+    excess = spent - _median(spent)
+    if known.any():
+        lateness_by_order = np.median((lateness - excess)[known], axis=0).astype(np.int64)
+        excess[~known] = lateness[~known] - np.maximum(lateness_by_order, 0)
+    else:
+        excess = lateness
     segment = np.cumsum(np.diff(release, prepend=-2) != 0) - 1
     for place, rank in enumerate(ranks):
         if lost and rank in lost:

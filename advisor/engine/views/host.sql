@@ -107,7 +107,8 @@ FROM (SELECT try_cast(metadata AS JSON) AS m FROM rank WHERE metadata IS NOT NUL
 WHERE json_exists(m, '$.advisor.workload');
 
 -- Per complete step and rank: the stretches in which its host left the device idle, as far as they are
--- longer than the longest of a usual step; without data loading, but in steps many times as long as usual.
+-- longer than the longest of a usual step, or all of them beyond all of a usual step where that is more
+-- (many short sleeps); without data loading, but in steps many times as long as usual.
 --   idle_ns: all of them together; of a usual step its longest
 --   name: what the host did in the longest
 --   after_wait: whether that is only where it had waited for the device before
@@ -116,15 +117,17 @@ WITH gap AS (
   -- what a device waits for beyond the launch is no doing of the host
   SELECT k.rank, s.step, coalesce(host_ns, g.idle_ns) AS ns, g.name,
     g.kind IN ('synchronisation', 'blocking-copy', 'barrier') AS after_wait,
-    max(ns) OVER (PARTITION BY k.rank, s.step) AS longest_ns
+    max(ns) OVER (PARTITION BY k.rank, s.step) AS longest_ns,
+    coalesce(sum(ns) OVER (PARTITION BY k.rank, s.step), 0) AS all_ns
   FROM whole_rank k CROSS JOIN all_step s LEFT JOIN host_gap g ON g.rank = k.rank AND g.step = s.step
     AND (g.kind <> 'data-loading' OR s.step IN (SELECT step FROM odd_step))
   WHERE s.complete)
 -- a state that is written in parts is one pause: all that a step has longer
-SELECT g.rank, g.step, coalesce(sum(ns) FILTER (ns > usual_ns), max(ns), 0) AS idle_ns,
+SELECT g.rank, g.step, greatest(coalesce(sum(ns) FILTER (ns > usual_ns), max(ns), 0),
+    any_value(all_ns - usual_all_ns)) AS idle_ns,
   arg_max_null(g.name, ns) AS name, arg_max_null(g.after_wait, ns) AS after_wait
-FROM gap g JOIN (SELECT rank, coalesce(median(longest_ns), 0) AS usual_ns
-  FROM (SELECT DISTINCT rank, step, longest_ns FROM gap) GROUP BY rank) u USING (rank)
+FROM gap g JOIN (SELECT rank, coalesce(median(longest_ns), 0) AS usual_ns, median(all_ns) AS usual_all_ns
+  FROM (SELECT DISTINCT rank, step, longest_ns, all_ns FROM gap) GROUP BY rank) u USING (rank)
 GROUP BY g.rank, g.step;
 
 -- Odd steps that one host or several took longer for: a stretch of at least half of what the step has more.

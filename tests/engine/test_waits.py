@@ -57,11 +57,8 @@ def test_waits_that_nobody_causes_are_a_loss_and_no_healthy_run(
     costs_ns: tuple[int, int], calls: int, apart: int
 ) -> None:
     verdict = report_with(costs_ns, calls=calls, apart=apart).verdict
-    assert (verdict.kind, verdict.cause, verdict.severity) == (
-        "lossy",
-        "jitter",
-        "info",
-    )  # as its finding: it may be that of a few steps
+    # As its finding: it may be that of a few steps.
+    assert (verdict.kind, verdict.cause, verdict.severity) == ("lossy", "jitter", "info")
     assert verdict.values["gain_ns"] == 12_000_000
 
 

@@ -13,75 +13,23 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import compress, count
-from typing import NamedTuple
 
 import numpy as np
 
-from advisor.metrics.clocks.ends import DRIFT_SPAN_NS, MOST_DRIFT, SIGNIFICANT
+from advisor.metrics.clocks.ends import SIGNIFICANT
 from advisor.metrics.clocks.offsets import Clock
-from advisor.metrics.clocks.prior import MOST_WRONG
+from advisor.metrics.clocks.pairs import RANGE_NS, WAKE_NS, Offset, Pair, middle_of, offset_of
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import RankInfo, hosts_of
-from advisor.metrics.timeline.statistics import Floats, huber, median, quantile, spread
 from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
 
 Node = object
 """A host, or (``_RANK``, rank) where its clock is not its host's."""
 _RANK = "own clock"
 
-STAGGER = 0.15
-"""Standard deviation of the stagger between two hosts' ends, in the call's time: of a ring's
-2(n-1) rounds a slow edge holds ranks up to n - 2 apart (rings/schedule.py), which is half of the
-call; the mean over a host's ranks leaves half of that, and a third of the range is typical."""
-WAKE_NS = 10_000.0
-"""Kernels end within about 10 us of their last data; device times are converted to host times as
-well as that."""
 NORMALLY_RIGHT = 0.5
 """Of clocks that nothing contradicts: PTP keeps hosts within some us, NTP within a millisecond."""
-_RANGE_NS = 20e9
-"""A clock that nobody sets may be off by seconds either way."""
-_UNLIKE = 0.03
-"""Calls of one kind stagger by this share of their time for other reasons than their rings."""
-
-
-@dataclass
-class _Pair:
-    """What calls say of a second clock against a first, ns. ``apart``: ends by the first less ends
-    by the second; ``longer``: the first's duration less the second's; ``least`` and ``most``:
-    bounds of what must be added to the second."""
-
-    apart: list[int] = field(default_factory=list)
-    takes: list[int] = field(default_factory=list)
-    ops: list[str] = field(default_factory=list)
-    when: list[int] = field(default_factory=list)
-    longer: list[int] = field(default_factory=list)
-    least: list[int] = field(default_factory=list)
-    most: list[int] = field(default_factory=list)
-
-
-class _Offset(NamedTuple):
-    """To add to a clock, ns, with its bounds, the error of the noise alone, and with stagger."""
-
-    value: float = 0.0
-    noise: float = 0.0
-    error: float = 0.0
-    low: float = 0.0
-    high: float = 0.0
-    drift_ppm: float = 0.0
-    doubt: float = 0.0
-
-    def plus(self, more: _Offset, sign: int) -> _Offset:
-        bounds = (more.low, more.high) if sign > 0 else (-more.high, -more.low)
-        return _Offset(
-            self.value + sign * more.value,
-            math.hypot(self.noise, more.noise),
-            math.hypot(self.error, more.error),
-            self.low + bounds[0],
-            self.high + bounds[1],
-            self.drift_ppm + sign * more.drift_ppm,
-        )
 
 
 def joint_clocks(
@@ -134,7 +82,7 @@ def _nodes(columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo])
             continue
         for ranks in mates.values():
             if len(ranks) > 1:
-                middle = _middle(column[rank].end for rank in ranks)
+                middle = middle_of(column[rank].end for rank in ranks)
                 late[*ranks].append([shortest, *(column[rank].end - middle for rank in ranks)])
     ends = {rank: call.end for column in columns for rank, call in column.items()}
     alike = {rank: frozenset({rank}) for rank in ends}  # those that read one clock
@@ -155,16 +103,11 @@ def _is_rank(node: Node) -> bool:
     return isinstance(node, tuple) and node[0] == _RANK
 
 
-def _middle(values: Iterable[int]) -> int:
-    ordered = sorted(values)
-    return ordered[(len(ordered) - 1) // 2]
-
-
 def _pairs(
     columns: Iterable[Mapping[int, Call]], node: Mapping[int, Node]
-) -> dict[tuple[Node, Node], _Pair]:
+) -> dict[tuple[Node, Node], Pair]:
     """Pairs of nodes that share calls; of a collective each node with the first one."""
-    found: dict[tuple[Node, Node], _Pair] = defaultdict(_Pair)
+    found: dict[tuple[Node, Node], Pair] = defaultdict(Pair)
     for column in columns:
         own: dict[Node, list[Call]] = defaultdict(list)
         for rank in sorted(column, key=lambda one: (str(node[one]), one)):
@@ -184,105 +127,33 @@ def _pairs(
         takes = min(call.end - call.start for call in column.values())
         for other, theirs in others:
             pair = found[one, other]
-            pair.apart.append(_middle(c.end for c in base) - _middle(c.end for c in theirs))
+            pair.apart.append(middle_of(c.end for c in base) - middle_of(c.end for c in theirs))
             pair.takes.append(takes)
             pair.ops.append(first.wire_op or first.op)
             pair.when.append(base[0].end)
             pair.longer.append(
-                _middle(c.end - c.start for c in base) - _middle(c.end - c.start for c in theirs)
+                middle_of(c.end - c.start for c in base)
+                - middle_of(c.end - c.start for c in theirs)
             )
             pair.least.append(max(c.start for c in base) - min(c.end for c in theirs))
             pair.most.append(min(c.end for c in base) - max(c.start for c in theirs))
     return found
 
 
-def _offset(pair: _Pair, origin: int) -> _Offset:
-    """What to add to the second clock of a pair, at ``origin``."""
-    fitted = _regressed(pair, origin) if pair.apart else _Offset()
-    low = quantile(pair.least, 1 - MOST_WRONG) if pair.least else -math.inf
-    high = quantile(pair.most, MOST_WRONG) if pair.most else math.inf
-    low, high = low - WAKE_NS, high + WAKE_NS
-    if low > high or fitted.drift_ppm:  # spans that were paired wrongly, or a clock that moves
-        low, high = -math.inf, math.inf
-    width = (high - low) / math.sqrt(12)
-    if not pair.apart:
-        nearest = min(max(0.0, low), high)
-        middle = (low + high) / 2 if math.isfinite(width) else nearest
-        return _Offset(middle, 0.5 * WAKE_NS, min(width, _RANGE_NS), low, high)
-    inside = min(max(fitted.value, low), high)
-    # Beyond its bounds the value is as wrong as they put it off.
-    error = min(max(fitted.error, abs(fitted.value - inside)), width)
-    return fitted._replace(value=inside, error=error, low=low, high=high)
-
-
-def _regressed(pair: _Pair, origin: int) -> _Offset:
-    """The ends' difference in a call that takes no time: what stagger there is grows with that.
-
-    Calls of one operation and about one length show the same stagger however many they are.
-    """
-    middle = _middle(pair.apart)  # differences first: nanoseconds since 1970 do not fit a double
-    apart = np.array([value - middle for value in pair.apart], dtype=np.float64)
-    takes = np.array(pair.takes, dtype=np.float64)
-    kinds: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for number, (op, time) in enumerate(zip(pair.ops, pair.takes, strict=True)):
-        kinds[op, round(2 * math.log2(max(time, 1)))].append(number)
-    when = np.array([value - origin for value in pair.when], dtype=np.float64)
-    drift = _drift(apart, when, kinds.values())
-    apart -= drift * when
-    skew = np.abs(np.array(pair.longer, dtype=np.float64))
-    left = np.zeros(len(apart))
-    times, late, errors = [], [], []
-    for numbers in kinds.values():
-        # Where one side came late the ends depend on that, too.
-        near = np.array(sorted(numbers, key=lambda n: skew[n])[: max(1, len(numbers) // 2)])
-        noise = 1.2533 * spread(apart[near]) / math.sqrt(len(near))
-        late.append(median(apart[near]))
-        times.append(median(takes[near]))
-        errors.append(math.hypot(noise, _UNLIKE * times[-1], 0.5 * WAKE_NS))
-        left[numbers] = apart[numbers] - late[-1]
-    ops = [op for op, _ in kinds]
-    own = np.array([[t * (op == one) for one in sorted(set(ops))]
-                    for op, t in zip(ops, times, strict=True)])  # fmt: skip
-    design = np.concatenate([np.ones((len(late), 1)), own], axis=1) / np.array(errors)[:, None]
-    prior = np.diag([0.0, *(own.shape[1] * [STAGGER**-2])])
-    variance = np.linalg.inv(design.T @ design + prior)
-    value = float((variance @ design.T @ (np.array(late) / np.array(errors)))[0])
-    alone = 1.2533 * spread(left) / math.sqrt(len(left))
-    return _Offset(
-        middle + value,
-        math.hypot(alone, 0.5 * WAKE_NS),
-        math.sqrt(float(variance[0, 0])),
-        drift_ppm=1e6 * drift,
-    )
-
-
-def _drift(apart: Floats, when: Floats, kinds: Iterable[list[int]]) -> float:
-    """How much faster the second clock must run, if ends of like calls move apart for sure."""
-    if np.ptp(when) < DRIFT_SPAN_NS or len(when) < 20:
-        return 0.0
-    left = np.zeros(len(apart))
-    for numbers in kinds:
-        left[numbers] = apart[numbers] - median(apart[numbers])
-    fit = huber(np.stack([np.ones(len(when)), when], axis=1), left)
-    slope = float(fit.coefficients[1])
-    sure = SIGNIFICANT * fit.errors[1] < abs(slope) <= MOST_DRIFT
-    return slope if sure else 0.0
-
-
 def _summed(
-    pairs: Mapping[tuple[Node, Node], _Pair], origin: int, nodes: Sequence[Node]
-) -> dict[Node, _Offset]:
+    pairs: Mapping[tuple[Node, Node], Pair], origin: int, nodes: Sequence[Node]
+) -> dict[Node, Offset]:
     """Every node's offset by the best known way from the first one it can be reached from."""
-    near: dict[Node, list[tuple[Node, _Offset, int]]] = defaultdict(list)
+    near: dict[Node, list[tuple[Node, Offset, int]]] = defaultdict(list)
     for (one, other), pair in pairs.items():
-        offset = _offset(pair, origin)
+        offset = offset_of(pair, origin)
         near[one].append((other, offset, 1))
         near[other].append((one, offset, -1))
-    found: dict[Node, _Offset] = {}
+    found: dict[Node, Offset] = {}
     ways = count()  # of two that are known as well the first is taken: offsets have no order
     for root in nodes:
-        queue: list[tuple[float, str, int, Node, _Offset]] = [
-            (0.0, str(root), next(ways), root, _Offset())
+        queue: list[tuple[float, str, int, Node, Offset]] = [
+            (0.0, str(root), next(ways), root, Offset())
         ]
         while queue:
             *_, own, offset = heapq.heappop(queue)
@@ -296,7 +167,7 @@ def _summed(
     return found
 
 
-def _settled(offsets: Mapping[Node, _Offset]) -> dict[Node, _Offset]:
+def _settled(offsets: Mapping[Node, Offset]) -> dict[Node, Offset]:
     """Offsets against the middle clock, 0 where that is likelier than any other and possible.
 
     What stagger may hide counts as error only where some host's clock is off: then any may be. A
@@ -309,7 +180,7 @@ def _settled(offsets: Mapping[Node, _Offset]) -> dict[Node, _Offset]:
     off: dict[Node, float] = {}
     for _ in range(2):
         # Once a host's clock is off, nobody keeps them alike: others are as far off as not.
-        reach = max((abs(by) for own, by in off.items() if not _is_rank(own)), default=_RANGE_NS)
+        reach = max((abs(by) for own, by in off.items() if not _is_rank(own)), default=RANGE_NS)
         off |= {
             node: -one.value
             for node, one in away.items()

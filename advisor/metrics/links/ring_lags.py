@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.metrics.clocks.joint import NORMALLY_RIGHT, WAKE_NS
+from advisor.metrics.clocks.joint import NORMALLY_RIGHT
 from advisor.metrics.clocks.offsets import Clock, aligned
+from advisor.metrics.clocks.pairs import WAKE_NS
 from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.match import widest
 from advisor.metrics.links.cost import Inputs

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
 from advisor.ingest.readers.nccl_tests.write import read_benchmark
 from advisor.ingest.source import ReadContext, Source
-from advisor.vocabulary.bandwidth import bus_factor
 from advisor.vocabulary.numbers import MOST_RANKS, decimal
 
 FORMAT = "osu"
@@ -41,7 +40,6 @@ _OPS = (
     ("reduce", "reduce"),
 )
 OF_A_PAIR = {"all_gather", "all_to_all"}
-_MB = 1e3  # MB/s of a GB/s
 NO_RANKS = "how many ranks is not said, which sizes per rank need"
 
 
@@ -103,29 +101,13 @@ def _measure(
     if value <= 0 or (size == 0 and not of_time):
         harvest.dropped["row without a figure"] += 1
         return
-    whole = message_of(harvest, op, ranks, size)
-    if whole is None:
+    message = message_of(harvest, op, ranks, size)
+    if message is None:
         return
-    size = whole
     if not of_time:
         op = "send_recv"
-    time_us = value if of_time else size / value
-    algbw = size / time_us / _MB
-    factor = bus_factor(op, ranks)
-    harvest.add(
-        Measurement(
-            op,
-            ranks,
-            size,
-            "",
-            None,
-            time_us,
-            algbw,
-            None if factor is None else algbw * factor,
-            None,
-            number,
-        )
-    )
+    time_us = value if of_time else message / value
+    harvest.add(Measurement.timed(op, ranks, message, time_us)._replace(table=number))
 
 
 def message_of(harvest: Harvest, op: str, ranks: int | None, size: int) -> int | None:

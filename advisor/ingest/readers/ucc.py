@@ -16,7 +16,6 @@ from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
 from advisor.ingest.readers.nccl_tests.write import read_benchmark
 from advisor.ingest.readers.osu import LAUNCH, OF_A_PAIR, message_of
 from advisor.ingest.source import ReadContext, Source
-from advisor.vocabulary.bandwidth import bus_factor
 from advisor.vocabulary.numbers import MOST_RANKS, decimal
 
 FORMAT = "ucc"
@@ -94,22 +93,15 @@ def parse(lines: Iterable[str], harvest: Harvest) -> None:
             message = message_of(harvest, op, of, size)
             if message is None:
                 continue
-            algbw = message / time_us / _MB
-            factor = bus_factor(op, of)
+            one = Measurement.timed(op, of, message, time_us)
             harvest.add(
-                Measurement(
-                    op,
-                    of,
-                    message,
-                    dtype,
-                    in_place,
-                    time_us,
-                    algbw,
-                    busbw or (None if factor is None else algbw * factor),
-                    None,
-                    number,
-                    hosts,
-                    device,
+                one._replace(
+                    dtype=dtype,
+                    in_place=in_place,
+                    busbw_gbps=busbw or one.busbw_gbps,
+                    table=number,
+                    hosts=hosts,
+                    device=device,
                 )
             )
 

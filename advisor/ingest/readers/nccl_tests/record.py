@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from advisor.vocabulary.bandwidth import bus_factor
 from advisor.vocabulary.numbers import MOST_BYTES, MOST_RANKS, within
 
 
@@ -32,6 +33,14 @@ class Measurement(NamedTuple):
     hosts: tuple[str, ...] | None = None
     device: str | None = None
     apart: int | None = None
+
+    @classmethod
+    def timed(cls, op: str, ranks: int | None, size_bytes: int, time_us: float) -> Measurement:
+        """One of which only the time is printed: bandwidths are the message's over it."""
+        algbw = size_bytes / time_us / 1e3
+        factor = bus_factor(op, ranks)
+        busbw = None if factor is None else algbw * factor
+        return cls(op, ranks, size_bytes, "", None, time_us, algbw, busbw, None)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from advisor.config.sweep import Configuration
 from advisor.tune.budget import CANDIDATES, CONFIRMATION_ROUNDS
 from advisor.tune.points import key_of
 from advisor.tune.search import Tried
-from advisor.tune.statistics import Gain, paired_gain, ratio_to_neighbours, resolution
+from advisor.tune.statistics import Gain, paired_gain, ratio_to_neighbours, resolution, successive
 from advisor.tune.trial import TrialResult
 
 
@@ -57,6 +57,9 @@ class Evidence:
             pairs.append((result, ratio))
         return pairs
 
+    def _baselines(self) -> list[TrialResult]:
+        return [r for r in self.results if r.is_baseline and r.status == "ok"]
+
     def _baseline(self, index: int, direction: int) -> float | None:
         """Cost of the nearest run of the present settings in the trial's own sitting."""
         sitting = self.results[index].sitting if index < len(self.results) else self.sitting
@@ -70,8 +73,7 @@ class Evidence:
 
     def resolution_of(self, repetitions: int) -> float | None:
         """Smallest share that so many trials tell from noise, from baseline against baseline."""
-        good = [r for r in self.results if r.is_baseline and r.status == "ok"]
-        return _resolution(good, repetitions)
+        return _resolution(self._baselines(), repetitions)
 
     @property
     def resolution(self) -> float | None:
@@ -81,7 +83,7 @@ class Evidence:
     @property
     def baseline_range_ms(self) -> tuple[float, float]:
         """Fastest and slowest run of the present settings."""
-        steps = [r.median_ns / 1e6 for r in self.results if r.is_baseline and r.status == "ok"]
+        steps = [r.median_ns / 1e6 for r in self._baselines()]
         return min(steps), max(steps)
 
     def candidates(self) -> list[Tried]:
@@ -111,7 +113,10 @@ class Evidence:
         before = [self._baseline(index, -1) for index, _ in wins]
         if any(value is None for value in before):
             return None
-        return paired_gain([v for v in before if v is not None], [r.cost for _, r in wins])
+        good = self._baselines()
+        noise = successive([r.cost for r in good], [r.sitting for r in good])
+        costs = [r.cost for _, r in wins]
+        return paired_gain([v for v in before if v is not None], costs, noise)
 
     def confirmations(self) -> list[tuple[Tried, Gain]]:
         """Candidates whose confirmation rounds all ran, with the gain in them, best first."""

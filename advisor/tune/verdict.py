@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.ingest.trial_end import ENDED
 from advisor.messages import MOST_TITLE, TUNED, TUNED_ALSO, TUNED_WHY, say
-from advisor.tune.budget import CONFIRMATION_ROUNDS, LEAST_TRIALS, trials_of
+from advisor.tune.budget import LEAST_TRIALS, trials_of
 from advisor.tune.search import Tried
 from advisor.tune.statistics import Gain
 from advisor.tune.sweep import Sweep
@@ -99,7 +99,8 @@ def won(sweep: Sweep, changes: Configuration, gain: Gain) -> Outcome:
         "gain": gain.share,
         "low": gain.low,
         "high": gain.high,
-        "pairs": CONFIRMATION_ROUNDS,
+        "pairs": gain.pairs,
+        "won": gain.won,
     }
     return _outcome("won", values)
 

@@ -58,8 +58,8 @@ def test_the_verdict_gives_the_figures_of_a_failed_confirmation(tmp_path: Path) 
     for share in (one.search_gain_share, one.gain_share, one.gain_low, one.gain_high):
         assert percent(abs(share)) in " ".join(result.also)
     assert f"({percent(-one.gain_low)} slower to {percent(one.gain_high)} faster)" in result.also[0]
-    # 1 - the geometric mean of 0.929, 1.096, 0.981 and 0.970
-    assert one.gain_share == pytest.approx(0.0078, abs=0.002)
+    # The one of 1.096 beside 0.929, 0.981 and 0.970 moves it little
+    assert 0.019 < one.gain_share < 0.04
     assert one.search_gain_share == pytest.approx(0.16, abs=0.001)
     assert one.gain_low < 0 < one.gain_high
     assert (one.pairs, one.confirmed, one.changes) == (4, False, {"bucket_cap_mb": 5.0})

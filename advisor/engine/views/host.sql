@@ -152,6 +152,7 @@ WHERE 2 * g.idle_ns >= (o.times - 1) * f.step_ns GROUP BY o.step;
 --   code: the function that fills the longest stretch, where stacks were recorded
 --   after_wait: whether that is only where its host had waited for the device before
 --   works: whether it mostly runs operators
+--   shared_ns: what every rank has more of there, beside the pause
 CREATE VIEW one_rank_pause AS
 WITH counted AS (SELECT k.rank, s.step FROM whole_rank k CROSS JOIN all_step s WHERE complete),
 work AS (
@@ -176,6 +177,7 @@ pause AS ( -- work that every rank has more of there is no pause of one
   SELECT step, arg_max(rank, kept_ns) AS rank, arg_max(copied_ns, kept_ns) AS copied_ns,
     greatest(0, max(kept_ns) - max(CASE WHEN worked THEN all_ns ELSE kept_ns END)
       FILTER (WHERE rank <> most)) AS pause_ns,
+    greatest(0, min(all_ns)) AS shared_ns,
     arg_max(works, kept_ns) AS works, arg_max(operators, kept_ns) AS operators,
     CASE WHEN NOT arg_max(works, kept_ns) THEN arg_max_null(name, kept_ns) END AS code,
     arg_max_null(after_wait, kept_ns) AS after_wait,
@@ -194,7 +196,8 @@ again AS ( -- a first step is not warming up where most of what it takes longer 
     THEN abs(o.operators / p.operators - 1) < 0.02
     ELSE o.pause_ns BETWEEN p.pause_ns / 2 AND 2 * p.pause_ns END GROUP BY p.step),
 whole AS (
-  SELECT p.step, p.rank, least(p.pause_ns, a.pause_ns) AS pause_ns, code, after_wait, works, copied_ns
+  SELECT p.step, p.rank, least(p.pause_ns, a.pause_ns) AS pause_ns, code, after_wait, works,
+    shared_ns, copied_ns
   FROM pause p LEFT JOIN again a ON a.step = p.step
   WHERE (NOT first OR a.step IS NOT NULL)
     -- who pauses is waited for, by the first call of the next step: else its peers did nothing either
@@ -203,7 +206,7 @@ whole AS (
         AND (w.step = p.step OR w.step = p.step + 1 AND turn = 1) GROUP BY w.rank)), 0) >= p.pause_ns))
 SELECT * EXCLUDE (copied_ns) FROM whole
 UNION ALL -- one that the recording ends in: it begins with the copies that a whole one holds
-SELECT * FROM (SELECT p.step, p.rank, o.pause_ns, o.code, o.after_wait, o.works
+SELECT * FROM (SELECT p.step, p.rank, o.pause_ns, o.code, o.after_wait, o.works, o.shared_ns
   FROM pause p JOIN whole o ON o.rank = p.rank AND 10 * o.copied_ns >= o.pause_ns AND o.copied_ns > 0
     AND p.copied_ns BETWEEN o.copied_ns / 2 AND 2 * o.copied_ns
   WHERE p.step = (SELECT max(step) FROM pause) AND p.step NOT IN (SELECT step FROM whole)

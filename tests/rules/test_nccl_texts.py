@@ -68,6 +68,14 @@ def test_a_job_that_proceeds_without_nvlink_sharp_did_not_die_of_it(tmp_path: Pa
     ]
 
 
+def test_what_nccl_asks_for_and_expects_to_miss_is_no_broken_file(tmp_path: Path) -> None:
+    """NCCL 2.9 prints it as INFO in jobs that run (NVIDIA/nccl#601)."""
+    log = tmp_path / "nccl.log"
+    log.write_text(f"{COMM} START\nn1:10:20 [0] NCCL INFO Attribute coll of node net not found\n")
+    with advisor.load(str(log)) as run:
+        assert not [item for item in run.report.findings if item.rule == "nccl-error"]
+
+
 @pytest.mark.parametrize(
     ("line", "found"),
     [

@@ -210,5 +210,5 @@ SELECT name, said_by FROM (
   UNION ALL SELECT 'NVLink SHARP (H100 or later)', source, 450 FROM topology
   WHERE kind = 'nvls' OR kind = 'connected' AND name = 'NVLS tree'
     OR kind = 'channels' AND (value ->> 'nvls')::INTEGER > 0)
-WHERE gbps >= 200
+WHERE gbps >= 200 AND gbps < 5000 -- which is LOC_BW, of a GPU to itself (nccl's graph/topo.h)
 ORDER BY said_by IS NOT NULL, name LIKE '%NVLink%', name, said_by LIMIT 1;

@@ -609,6 +609,7 @@ SENT_OVER_SOCKETS = "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"
         ("a:1:1 [0] NCCL INFO + PCI[24.0] - GPU/7000 (0)\n"
          "a:1:1 [0] NCCL INFO               + NVL[360.0] - NVS/0", "360 GB/s"),
         ("GPU 0: Tesla V100-SXM2-16GB (UUID: GPU-1f)", None),
+        ("a:1:1 [0] NCCL INFO === System : maxWidth 5000.0 totalWidth 0.0 ===", None),  # one GPU
         ("a:1:1 [0] NCCL INFO NVLS multicast support is not available on dev 0", None),
     ],
 )  # fmt: skip

@@ -409,3 +409,14 @@ def test_what_nsys_had_no_times_of_is_lost(tmp_path: Path, text: str, lost: int)
         con.execute("INSERT INTO DIAGNOSTIC_EVENT VALUES (1, 1, ?), (2, 1, NULL)", [text])
     of_first, of_second = rows(stored(path), "SELECT events_dropped FROM rank ORDER BY rank")
     assert of_first[0] - of_second[0] == lost
+
+
+def test_a_database_that_holds_what_its_program_printed_is_no_log(tmp_path: Path) -> None:
+    """Nsight Systems keeps the output of the program, and with it NCCL's log."""
+    path = export(tmp_path / "a.sqlite")
+    con = sqlite3.connect(path)
+    line = "node7:100:107 [0] NCCL INFO comm 0x6a56210 rank 0 nranks 1 cudaDev 0 - Init COMPLETE\n"
+    con.execute("INSERT INTO StringIds VALUES (99, ?)", [line * 30])
+    con.commit()
+    con.close()
+    assert detect(Source.of(path, 0)) is nsys

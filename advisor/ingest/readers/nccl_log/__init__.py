@@ -122,9 +122,12 @@ _OF_A_RANK = re.compile(
 # Values that a program prints, and words of its below them.
 _VALUES = re.compile(rb"(?:[\[(][^\]\)\n{\"]{0,400}[\])]\s{0,8}\n){1,1000}[A-Za-z]")
 _ELEMENT = re.compile(rb"<[A-Za-z/!?]")
-# A page or a document of ours, in which a log may be quoted: a diagnosis that is read again.
+# A page or a document of ours, in which a log may be quoted: a diagnosis that is read again. Nsight
+# Systems keeps what the program prints in its database.
 _QUOTES = re.compile(
-    rb"\s{0,8}(?:<(?:!doctype|html|\?xml)\b|\{\s{0,8}\"(?:schema|advisor)_version\")", re.IGNORECASE
+    rb"\s{0,8}(?:<(?:!doctype|html|\?xml)\b|\{\s{0,8}\"(?:schema|advisor)_version\")"
+    rb"|SQLite format 3\0",
+    re.IGNORECASE,
 )
 
 # A time, rank or worker in brackets with words behind it, where data have a comma or their end.

@@ -60,7 +60,18 @@ def test_an_engines_ranges_are_steps_of_the_device() -> None:
     assert {row[4] for row in found} == {"annotation"}
 
 
-@pytest.mark.parametrize("name", ["step {}", "step_{}", "Iteration {}", "iter#{}", "step{}"])
+NAMES = [
+    "step {}",
+    "step_{}",
+    "Iteration {}",
+    "iter#{}",
+    "step{}",
+    "Warm-up Step {}",
+    "[2] step={}",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_loop_that_numbers_its_ranges_tells_its_steps(name: str) -> None:
     ranges = [(name.format(k), 10 * k, 10 * k + 6) for k in (3, 4, 5)]
     assert _loop_steps(ranges) == {3: (30, 36), 4: (40, 46), 5: (50, 56)}
@@ -73,3 +84,6 @@ def test_what_counts_anew_or_beside_itself_is_within_a_step() -> None:
     assert _loop_steps(anew) == {}
     assert _loop_steps([("step 0", 0, 50), ("step 1", 40, 90)]) == {}
     assert _loop_steps([("step 0", 0, 50), ("step forward", 60, 90)]) == {}
+    assert _loop_steps([("timestep 0", 0, 50), ("timestep 1", 60, 90)]) == {}
+    inner = [("train step 0", 0, 20), ("train step 1", 100, 120)]
+    assert _loop_steps([*inner, *outer]) == {0: (0, 90), 1: (100, 190)}

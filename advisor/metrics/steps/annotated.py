@@ -25,9 +25,9 @@ _ENGINE_STEP = re.compile(
 _BEGINNINGS = ("execute_%context_%", "step[%", "[Executor] _forward_step%")
 _GENERATES = re.compile(r"context_0\(|^step\[DECODE\b|: 0 ctx reqs\b")
 # Ranges that loops open around each step themselves (NVTX, record_function): "step 7" in
-# NERSC/sc22-dl-tutorial train.py, "step_7", "Iteration 7", "iter#7" elsewhere.
-_LOOP_STEP = re.compile(r"^(step|iteration|iter)[ _#:=-]*(\d+)$", re.IGNORECASE)
-_LOOPS = ("step%", "iter%")
+# NERSC/sc22-dl-tutorial train.py, "step_7", "Iteration 7", "iter#7", "Train Step 7" elsewhere.
+_LOOP_STEP = re.compile(r"^((?:.{0,40}\W)?(?:step|iteration|iter))[ _#:=-]*(\d+)$", re.IGNORECASE)
+_LOOPS = ("%step%", "%iter%")
 
 
 class Step(NamedTuple):

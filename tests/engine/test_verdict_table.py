@@ -113,6 +113,11 @@ DENIED = Evidence(facts={"probe": "denies"})
         ({"communicates": False}, "inconclusive", "no-communication"),
         ({"coverage": Coverage(0.6, "combine", 49 * MS)}, "inconclusive", "unrecognised"),
         ({"coverage": Coverage(0.97, "", 0)}, "healthy", "healthy"),
+        (
+            {"coverage": Coverage(0.6, "fusion", MS), "shares": shares(compute=0.02, idle=0.9)},
+            "lossy",
+            "idle",
+        ),
         ({"facts": FEW, "shares": shares(wait_known=False)}, "inconclusive", "ranks-missing"),
         ({"facts": FEW, "alone_ranks": [0]}, "inconclusive", "ranks-alone"),
         ({"cut_ranks": [3]}, "inconclusive", "ranks-cut"),

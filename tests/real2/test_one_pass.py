@@ -73,3 +73,65 @@ def test_first_uses_on_one_rank_of_two_are_no_more_than_all_idle(tmp_path: Path)
         (row,) = run.sql("SELECT avg(idle_ns) AS ns FROM step_breakdown").to_dict("records")
         said = run.report.verdict.values.get("idling_ns", 0)
         assert said <= row["ns"] * 1.01
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_what_a_host_does_before_the_first_kernel_of_a_lone_step_is_named(
+    tmp_path: Path, queued: bool
+) -> None:
+    """A video model's pipeline on an H100 (AMD-AGI/TraceLens): its preprocessing takes 218 ms."""
+    preprocess = "transformers/pipelines/video_classification.py(129): preprocess"
+    trace = Trace()
+    trace.host("ProfilerStep#6", 0, 383_000, cat="user_annotation")
+    trace.host("threading.py(1032): _bootstrap", 0, 383_000, cat="python_function")
+    trace.host(preprocess, 100, 217_000, cat="python_function")
+    for at in range(16):
+        asked = 50 if queued else 218_000
+        trace.kernel(GEMM, 218_500 + 10_000 * at, 9_900, asked + 10 * at)
+    with _loaded(tmp_path, trace) as run:
+        verdict = run.report.verdict
+        assert verdict.reason == "idle"
+        named = verdict.values["idling_name"].endswith("preprocess")
+        assert named is not queued
+        assert verdict.next_steps[1].startswith("Do that ahead") is not queued
+
+
+def test_a_loader_before_the_first_kernel_of_a_lone_step_is_found(tmp_path: Path) -> None:
+    trace = Trace()
+    trace.host("ProfilerStep#1", 0, 54_000, cat="user_annotation")
+    trace.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 10, 30_000)
+    for at in range(20):
+        trace.kernel(GEMM, 30_100 + 1_000 * at, 990, 30_020 + 10 * at)
+    with _loaded(tmp_path, trace) as run:
+        (found,) = [item for item in run.report.findings if item.rule == "data-loader-stall"]
+        assert found.savings_ns == pytest.approx(30e6, rel=0.1)
+
+
+def test_kernels_that_take_no_time_hide_nothing_whatever_they_are(tmp_path: Path) -> None:
+    """JAX (Yu-gyoung-Yun/alpa): 0.4 ms of a second is of kernels that nobody knows."""
+    trace = Trace()
+    for at in range(9):
+        trace.kernel("wrapped_thing", 1 + 100_000 * at, 40, 100_000 * at)
+    with _loaded(tmp_path, trace) as run:
+        assert run.report.verdict.reason == "idle"
+
+
+def test_idle_time_that_no_finding_claims_is_said_beside_a_finding(tmp_path: Path) -> None:
+    """Models made and compiled one after the other (Tianshi-Xu/assignment2-systems): copies take
+    2.5 of 12 s, launches half a second, and 5.9 s the host does other work."""
+    trace = Trace()
+    begin = 0.0
+    for _ in range(10):
+        trace.kernel("Memcpy HtoD (Pageable -> Device)", begin, 25_000, begin)
+        begin += 25_000
+        for _ in range(10):
+            trace.kernel(GEMM, begin + 600, 2_000, begin + 590)
+            begin += 2_600
+        begin += 60_000
+    trace.kernel(GEMM, begin, 2_000, begin - 5)
+    with _loaded(tmp_path, trace) as run:
+        assert "launch-bound" in {item.rule for item in run.report.findings}
+        verdict = run.report.verdict
+        assert verdict.cause == "exposed-copies"
+        assert "Beside that the device idles for 5" in verdict.why
+        assert verdict.why.endswith("of it the host does other work.")

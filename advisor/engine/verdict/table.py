@@ -132,16 +132,17 @@ def _setting(it: Situation, _: Shares) -> Decision | None:
     return None if found is None else Decision(VerdictKind.SURE, "setting", found)
 
 
-def _blind(it: Situation, _: Shares) -> Decision | None:
-    """The recording does not hold what a verdict speaks of."""
+def _blind(it: Situation, shares: Shares) -> Decision | None:
+    """The recording does not hold what a verdict speaks of, or nobody knows what it holds."""
     if it.empty_ranks:
         return inconclusive("nothing-recorded")
     if it.facts.world_size != 1 and not it.communicates:
         return inconclusive("no-communication")
     needed = LEAST_KNOWN if it.facts.world_size == 1 else LEAST_COVERED
-    if it.coverage is not None and it.coverage.share < needed:
-        return inconclusive("unrecognised")
-    return None
+    if it.coverage is None or it.coverage.share >= needed:
+        return None
+    unknown = (1 - it.coverage.share) * shares.compute  # of the step: what is not known computes
+    return inconclusive("unrecognised") if unknown >= SMALL else None
 
 
 def _one_step(it: Situation, shares: Shares) -> Decision | None:

@@ -195,12 +195,15 @@ def _may_wait(found: Finding, it: Situation) -> bool:
 
 def _idle_beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[str]:
     """Of idle time that no finding is about, where it is more than what this one may give."""
-    idle = it.shares.idle if it.shares is not None else 0.0
-    explained = any("idle" in item.claims for item in it.findings)
-    gives_ns = found.most_ns()
-    if explained or not found.savings_ns or idle < LOST or idle * it.step_ns <= gives_ns:
+    idle_ns = it.shares.idle * it.step_ns if it.shares is not None else 0.0
+    claimed = (item.claims.get(kind, 0) for item in it.findings for kind in ("idle", "queued"))
+    left_ns = idle_ns - sum(claimed)
+    if not found.savings_ns or left_ns < LOST * it.step_ns or left_ns <= found.most_ns():
         return []
-    return [say(WHYS, "beside", values)]
+    said = _reason_values(Decision(VerdictKind.LOSSY, "idle"), it)
+    # What hosts do longer than is left, a finding is about.
+    said["host_explains"] &= left_ns <= 2 * said["idling_ns"] <= 2 * left_ns
+    return [say(WHYS, "beside", values | said | {"idle": left_ns / it.step_ns})]
 
 
 def possible_cause(decision: Decision, it: Situation) -> str | None:
@@ -233,7 +236,7 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
                 "host_explains": host_explains(it),
                 "idling_kind": it.idling.get("kind"),
                 "idling_ns": it.idling.get("idle_ns", 0),
-                "idling_name": str(it.idling.get("name") or "")[:_MOST_NAME],
+                "idling_name": fitted(str(it.idling.get("name") or ""), _MOST_NAME),
                 "doing": DOING,
                 "leading_ns": it.leading_ns,
             }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.host.activity import KINDS, OWN_WORK_NS, HostActivity, largest
-from advisor.metrics.host.lead import Gaps
+from advisor.metrics.host.lead import PAUSE_NS, WAITS, Gaps
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s
@@ -110,7 +110,7 @@ def gap_rows(
     until = gaps.until if gaps is not None and (line.launch != MISSING).any() else None
     computes = occupancy.compute.end
     until_then = int(low[0])
-    rows = []
+    rows = [] if gaps is None else _before_the_first(run, line, int(busy.start[0]), steps, activity)
     for place, step in zip(long.tolist(), number.tolist(), strict=True):
         begin, kind = int(low[place]), str(kinds[place])
         end = min(int(high[place]), ends.get(step, int(high[place])))
@@ -140,6 +140,39 @@ def gap_rows(
             }
         )
     return rows
+
+
+def _before_the_first(
+    run: str, line: Timeline, first: int, steps: Steps, activity: HostActivity
+) -> list[dict[str, Any]]:
+    """What its host does before the device's first work in a step that was recorded alone, unless
+    that work was queued, or not recorded, by then: the step is its host's whole span."""
+    begin = steps.steps[0].start if len(steps.steps) == 1 else first
+    asked = int(line.launch[line.start.argmin()])
+    if first - begin < _SHORTEST_GAP_NS or 2 * asked < begin + first:
+        return []
+    kind = str(_on_host(activity, np.array([begin]), np.array([first]))[0])
+    if kind in WAITS:
+        return []
+    kind = "pause" if kind == "other" and first - begin >= PAUSE_NS else kind
+    name, event_id, _ = (
+        largest(activity, _PLACES[kind], begin, first) if kind in _PLACES else (None, None, None)
+    )
+    return [
+        {
+            "run": run,
+            "rank": line.rank,
+            "step": steps.steps[0].number,
+            "kind": kind,
+            "start_ns": begin,
+            "end_ns": first,
+            "idle_ns": first - begin,
+            "host_ns": min(asked, first) - begin,
+            "name": name,
+            "event_id": event_id,
+            "moving_ns": None,
+        }
+    ]
 
 
 def _steps_of(low: Int64s, high: Int64s, steps: Steps, ends: Mapping[int, int]) -> Int64s:

@@ -27,9 +27,9 @@ _NAMED = (
     "garbage-collection", "data-loading", "unused-parameter-scan", "allocator", "graph-capture",
     "loading",
 )  # fmt: skip
-_WAITS = ("synchronisation", "blocking-copy")
+WAITS = ("synchronisation", "blocking-copy")
 # A launch takes microseconds, with Python around it a millisecond: this is other work of the host.
-_PAUSE_NS = 20_000_000
+PAUSE_NS = 20_000_000
 # Launches that a stream's queue holds, before the next one blocks: "about 1000" by measurement
 # (NVIDIA developer forums 68937, Stack Overflow 53970187). A host is no further ahead than that.
 _QUEUED = 1_024
@@ -57,7 +57,7 @@ class Gaps(NamedTuple):
     @property
     def by_wait(self) -> Bools:
         """Those in which the host catches up after it waited for the device."""
-        return np.isin(self.kind, (*_WAITS, BARRIER))
+        return np.isin(self.kind, (*WAITS, BARRIER))
 
 
 class IdleSplit(NamedTuple):
@@ -98,12 +98,12 @@ def device_gaps(
     lost = _lost(held, launch, known)
     ahead = _ahead(until - low, lost)
     # What the host did in the stretch comes first; what it waited for before is behind the rest.
-    covered = {kind: activity.union(kind).covered(low, high) for kind in (*_NAMED, *_WAITS)}
+    covered = {kind: activity.union(kind).covered(low, high) for kind in (*_NAMED, *WAITS)}
     kinds = np.full(len(low), "other", dtype=object)
     in_graph = np.zeros(len(low), dtype=bool) if line.in_graph is None else line.in_graph[following]
     kinds[in_graph] = "graph"
     kinds[late] = "launch"
-    kinds[late & (until - low >= _PAUSE_NS)] = "pause"
+    kinds[late & (until - low >= PAUSE_NS)] = "pause"
     span = np.full(len(low), -1, dtype=np.int64)
     regained = np.minimum(np.diff(ahead, prepend=0), _longest_lead(line, busy, launch, low))
     by_wait = 2 * regained >= np.maximum(high - low, 1)
@@ -209,7 +209,7 @@ def asked_late(calls: Sequence[Call], line: Timeline, gaps: Gaps) -> AskedLate:
 
 def _waits(line: Timeline, activity: HostActivity) -> Int64s:
     """Rows of the activity in which a thread that launches waited for its device, by their ends."""
-    numbers = [place for place, (name, _) in enumerate(KINDS) if name in _WAITS]
+    numbers = [place for place, (name, _) in enumerate(KINDS) if name in WAITS]
     threads = np.unique(line.thread)
     chosen = np.isin(activity.kind, numbers) & np.isin(activity.thread, threads)
     found = np.flatnonzero(chosen)

@@ -82,3 +82,43 @@ def test_compute_that_was_told_to_wait_for_nothing_is_held_by_the_queue() -> Non
         row = queue_row("run", line, told)
         assert row is not None
         assert row["in_order"] == 0
+
+
+def gathered_late(layers: int = 12) -> tuple[Timeline, list[int]]:
+    """FSDP without prefetching: behind each layer's compute (500 us) a reduction (300 us) and, on a
+    third stream, the copy (50 us) into the next layer's gather, for which that compute waits.
+
+    Both wait for the compute; of the copy's stream no record says so.
+    """
+    copy_stream = 28
+    rows, waits = [], []
+    now = 0
+    for layer in range(layers):
+        launch = layer * 20 * US
+        rows.append((COMPUTE, now, now + 500 * US, COMPUTE_STREAM, launch))
+        now += 500 * US
+        if layer % 2:
+            waits.append(launch + 4 * US)  # for the compute
+            rows.append((COMM, now, now + 300 * US, NCCL_STREAM, launch + 5 * US))
+        rows.append((COMPUTE, now, now + 50 * US, copy_stream, launch + 6 * US))
+        now += 50 * US
+        waits.append(launch + 7 * US)  # for the copy
+        rows.append((COMM, now, now + 300 * US, copy_stream, launch + 8 * US))
+        now += 300 * US
+        waits.append(launch + 9 * US)  # and the next layer for the gather
+    columns = (np.array(c, dtype=np.int64) for c in zip(*rows, strict=True))
+    kind, start_ns, end_ns, stream, launch_ns = columns
+    count = np.arange(len(rows), dtype=np.int64)
+    line = Timeline(0, True, kind, start_ns, end_ns, stream, count, launch_ns, count * 0)
+    return line, waits
+
+
+def test_a_gather_that_waits_for_compute_before_it_shows_no_queue() -> None:
+    """GIVEN copies that start as the compute launched before them ends, or together with a call
+    that waited for it as well, THEN no queue held them: it would have let them start with the
+    compute, or behind the call."""
+    line, waits = gathered_late()
+    row = queue_row("run", line, np.array(waits, dtype=np.int64))
+    assert row is not None
+    assert row["waiting"] >= 10
+    assert (row["in_order"], row["overtaken"]) == (0, 0)

@@ -3,8 +3,9 @@
 With CUDA_DEVICE_MAX_CONNECTIONS=1 the device starts work in the order in which the host launched
 it, whatever its stream: work whose own stream is free starts with the kernel launched before it,
 while that one runs. What waits for an event starts after the end of a kernel instead; with several
-queues, work overtakes what was launched before. Behind communication compute counts only if its
-stream was told to wait for nothing: of gathers, layers wait for one as the next begins.
+queues, work overtakes what was launched before. Behind communication compute counts only where it
+starts as the call ends and its stream was told to wait for nothing: of gathers, layers wait for one
+as the next begins.
 """
 
 from __future__ import annotations
@@ -62,8 +63,10 @@ def queue_row(run: str, line: Timeline, waits: Int64s) -> dict[str, Any] | None:
         & (computes[:-1] | free)
         & (end[:-1] - start[:-1] > _SHORTEST_NS)
     )
-    # The record behind a call, for which others wait, holds the queue until the call is done.
-    together = (start[1:] >= start[:-1]) & (free | (start[1:] - start[:-1] < _TOGETHER_NS))
+    # Behind compute the queue's head moves when that starts. The record behind a call, for which
+    # others wait, holds the queue until the call is done.
+    moves = np.where(computes[:-1], start[:-1], end[:-1])
+    together = (start[1:] >= start[:-1]) & (np.abs(start[1:] - moves) < _TOGETHER_NS)
     return {
         "run": run,
         "rank": line.rank,

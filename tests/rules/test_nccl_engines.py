@@ -22,7 +22,7 @@ SAID = [
     ("child-failed", "jobset failed due to one or more job failures (first failed job: w-0)"),
     ("child-failed", "PyTorchJob bert is failed because 1 Master replica(s) failed."),
     ("device-plugin", "NodePrepareResources failed for claim train/gpus"),
-    ("watchdog-ends", "[F1101 ProcessGroupNCCL.cpp:1569] [PG ID 0 Rank 1] Terminating the process "
+    ("heartbeat", "[F1101 ProcessGroupNCCL.cpp:1569] [PG ID 0 Rank 1] Terminating the process "
      "after attempting to dump debug info, due to ProcessGroupNCCL watchdog hang."),
     ("eager-device-id", "using GPU 0 as device used by this process is currently unknown."),
     ("gpu-memory-taken", "AssertionError: Error in memory profiling. Initial free memory 70.1 GiB"),

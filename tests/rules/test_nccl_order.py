@@ -209,3 +209,38 @@ def test_what_torch_quotes_is_found_between_the_lines_of_another_process(tmp_pat
     )
     with advisor.load(path) as run:
         assert run.report.findings[0].evidence.facts["message"] == "no-route"
+
+
+LOST = (
+    "w2:5:6 [0] misc/socket.cc:50 NCCL WARN socketProgress: "
+    "Connection closed by remote peer w1.example.com<45074>\n"
+    "[rank1]:[E ProcessGroupNCCL.cpp:1414] [PG 0 Rank 1] Process group watchdog thread terminated "
+    "with exception: NCCL error: remote process exited or there was a network error\n"
+)
+SRUN = "srun: error: w1: task 0: Exited with exit code 1\nrun.sh: line 9: 5 Aborted (core dumped)\n"
+
+
+@pytest.mark.parametrize("text", (SRUN + LOST, LOST + SRUN), ids=("before", "behind"))
+def test_an_end_where_the_closed_connection_led_to_came_first(tmp_path: Path, text: str) -> None:
+    """A file that holds Slurm's errors before what the ranks printed has them in no order."""
+    assert _of(tmp_path, text)[0] == ("child-failed", "critical")
+
+
+JOINED = (
+    "[rank3]:[E1115 16:42:37.7 ProcessGroupNCCL.cpp:629] [Rank 3] Watchdog caught collective "
+    "operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=5, NumelOut=5, "
+    "Timeout(ms)=600000) ran for 600027 milliseconds before timing out.\n"
+    "\t - To our best knowledge, the ranks that caused the desync are:\n"
+    "\t   - [{joined}] joined but didn't finish collective #{call} (count from 1)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("joined", "call", "message"),
+    (("0, 1, 2, 3", 7, "all-ranks-wait"), ("1", 6, "missing-rank")),
+)
+def test_who_joined_the_call_that_timed_out_is_no_laggard(
+    tmp_path: Path, joined: str, call: int, message: str
+) -> None:
+    found = _of(tmp_path, JOINED.format(joined=joined, call=call))
+    assert found[0] == (message, "critical")

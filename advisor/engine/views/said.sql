@@ -55,12 +55,14 @@ FROM said_line WHERE printer IS NOT NULL AND name IN ('watchdog-timeout', 'watch
 CREATE VIEW said_group AS
 SELECT coalesce(max(pg), '') IN ('', '0') AS of_all FROM said_progress;
 
--- The first call in which each rank's watchdog gave up.
+-- The first call in which each rank's watchdog gave up, or which it only joined by torch's report of
+-- who is where. That the call is one in which a watchdog gave up tells ranks that wait from late ones.
 --   said: the line
 --   seq: number of the call in its group
 --   op: operation; null, as the elements, where no line says it
 --   elements: that this rank puts in
 CREATE VIEW abandoned_call AS
+WITH gave_up AS (
 SELECT printer AS rank, min_by(value, (is_late, line)) AS said, min(line) AS line,
   min_by(source, (is_late, line)) AS source, min_by(host, (is_late, line)) AS host,
   coalesce(try_cast(regexp_extract(said,
@@ -75,7 +77,15 @@ FROM (SELECT *, NOT contains(value, 'WorkNCCL(') AS is_late FROM said_line
       AND (contains(value, 'WorkNCCL(') OR contains(value, 'timeout from this local rank'))
     OR name IN ('watchdog-says', 'watchdog-timeout')
       AND regexp_matches(value, '(?:Timeout at NCCL work|by watchdog at work|sequence id): \d')))
-GROUP BY 1;
+GROUP BY 1)
+FROM gave_up UNION ALL BY NAME
+SELECT r.rank, min(said) AS said, min(r.line) AS line, min(r.source) AS source, seq, any_value(g.op) AS op
+FROM (SELECT unnest(regexp_extract_all(
+      regexp_extract(value, '\[([\d, ]+)\] joined but', 1), '\d{1,7}'))::INTEGER AS rank, line, source,
+    try_cast(regexp_extract(value, 'finish collective #(\d{1,15})', 1) AS BIGINT) AS seq
+  FROM said_line WHERE name = 'missing-rank') r
+JOIN (SELECT seq, min(op) AS op, min(said) AS said FROM gave_up GROUP BY seq) g USING (seq)
+WHERE r.rank NOT IN (SELECT rank FROM gave_up) GROUP BY r.rank, seq;
 
 -- All calls in which ranks wait, beside each other: one row.
 --   gap: between the first and the last of them
@@ -136,7 +146,9 @@ WITH named AS (
       nullif(regexp_extract(value, 'ncclUniqueId from \[(\d{1,7})\].{1,120}[Tt]imeout', 1), ''),
       regexp_extract(value, '\[([\d, ]+)\] (?:joined but|finished collective)', 1)),
       '\d{1,7}'))::INTEGER AS rank, value AS said, source, line
-  FROM said_line WHERE name IN ('barrier-timeout', 'missing-rank', 'store-timeout')),
+  FROM said_line WHERE name IN ('barrier-timeout', 'missing-rank', 'store-timeout')
+    AND coalesce(try_cast(regexp_extract(value, 'finish collective #(\d{1,15})', 1) AS BIGINT)
+      NOT IN (SELECT seq FROM abandoned_call WHERE seq IS NOT NULL), true)),
 -- Of the group of all where the lines name no other.
 of_all AS (
   SELECT max(seq) AS seq, max_by(source, seq) AS source, min(line) AS line, count(*) AS waiting,

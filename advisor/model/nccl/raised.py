@@ -17,6 +17,7 @@ from advisor.model.nccl.messages import (
     messages,
     named_by_class,
     of_exception,
+    told_by_itself,
 )
 
 _ASKED_TO_END = re.compile(r"(?:KeyboardInterrupt|SystemExit|\S{0,80}SignalException)\b")
@@ -56,10 +57,12 @@ def named_by_calls(text: str, calls: str) -> str | None:
     """The id of the entry that the calls of a traceback are of.
 
     ``calls`` holds a file and a function a line, outermost first, and ``text`` what was raised.
+    An entry that names a cause needs its text too (:func:`named_by_both`).
     """
     if _ASKED_TO_END.match(text):
         return None
-    return next((item for item, by, _ in _by_calls() if by.search(calls)), None)
+    of_any = (item for item, by, _ in _by_calls() if not told_by_itself(item) and by.search(calls))
+    return next(of_any, None)
 
 
 def is_guess(message: str, text: str) -> bool:

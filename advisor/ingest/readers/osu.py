@@ -23,7 +23,8 @@ PRIORITY = 41
 _TITLE = re.compile(r"#\s{0,4}OSU (.{1,80}?) (Latency|Bandwidth) Test")
 _SIGN = re.compile(rb"#\s{0,4}OSU .{1,80} (?:Latency|Bandwidth) Test")
 LAUNCH = re.compile(
-    r"\b(?:mpirun|mpiexec|srun|mpirun_rsh)\b.{0,300}? -(?:np?|-ntasks[ =]) ?(\d{1,7})\b"
+    r"(?:\b(?:mpirun|mpiexec|srun|mpirun_rsh)\b.{0,300}?|^(?=.{0,600}\b(?:osu|ucc)_\w).{0,300}?)"
+    r" -(?:np?|-ntasks[ =]) ?(\d{1,7})\b"
 )
 _USING = re.compile(r"#\s{0,4}Using [NR]CCL\b")
 _ROW = re.compile(r"(\d{1,15})\s{1,40}(\d{1,15}\.\d{1,6})(?:\s|$)")

@@ -9,7 +9,7 @@ import pytest
 
 import advisor
 from advisor.errors import AdvisorError
-from advisor.ingest.readers import osu, torch_bench, ucc
+from advisor.ingest.readers import osu, perftest, torch_bench, ucc
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.records import is_records, parse_records
 
@@ -242,3 +242,61 @@ def test_a_folder_of_theirs_is_read_and_other_json_is_not(tmp_path: Path) -> Non
     with advisor.load(str(tmp_path)) as run:
         assert run.sql("SELECT count(*) AS n FROM bench")["n"].tolist() == [len(RCCL)]
     assert not is_records(b'{"size": 1, "time": 2, "algbw": 3, "busbw": 4}')
+
+
+# The head and a row of ib_write_bw over RoCE, as README files of public projects show them.
+PERFTEST = """\
+                    RDMA_Write BW Test
+ Dual-port       : OFF          Device         : mlx5_0
+ Number of qps   : 1            Transport type : IB
+ Link type       : Ethernet
+---------------------------------------------------------------------------------------
+ local address: LID 0000 QPN 0x0013 PSN 0x3d508a RKey 0x0004a6 VAddr 0x007dc6b256a000
+ GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:20:00:01
+ remote address: LID 0000 QPN 0x0013 PSN 0xc25646 RKey 0x0004b2 VAddr 0x007ad3a2c4e000
+ GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:20:00:03
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+Conflicting CPU frequency values detected: 1200.000000 != 3591.635000. CPU Frequency is not max.
+ 2          5000             11.31              11.28              5.914
+ 65536      5000             46020.31           46010.28           0.736164
+"""
+
+
+def test_a_nics_transfer_is_all_that_a_row_counts() -> None:
+    harvest = Harvest()
+    perftest.parse(PERFTEST.splitlines(), harvest)
+    (row,) = harvest.measurements
+    assert (row.op, row.ranks, row.size_bytes) == ("send_recv", 2, 65536 * 5000)
+    assert row.busbw_gbps == pytest.approx(46010.28 * 2**20 / 1e9)
+    assert row.hosts == ("mlx5_0 at 10.20.0.1", "10.20.0.3")
+    assert harvest.dropped == {"rate of small messages": 1}
+    of_bits = PERFTEST.replace("MB/sec", "Gb/sec").replace("46010.28", "385.96")
+    perftest.parse(of_bits.splitlines(), harvest)
+    assert harvest.measurements[1].busbw_gbps == pytest.approx(385.96 / 8)
+
+
+@pytest.mark.parametrize(
+    ("rate", "rules"), [("46010.28", set()), ("110.28", {"benchmark-below-limit"})]
+)
+def test_a_nic_is_held_against_its_data_sheet(tmp_path: Path, rate: str, rules: set[str]) -> None:
+    (tmp_path / "out.log").write_text(PERFTEST.replace("46010.28", rate))
+    with advisor.load(tmp_path / "out.log", hardware="dgx-h100") as run:
+        findings = run.report.findings
+    assert {item.rule for item in findings} == rules
+    assert all("ib_write_bw" not in str(item.fix[0]) for item in findings)
+
+
+def test_the_nic_that_carries_less_than_its_like_is_named(tmp_path: Path) -> None:
+    for number, rate in enumerate(("46010.28", "46110.28", "11502.57", "46020.01")):
+        text = PERFTEST.replace("46010.28", rate).replace("mlx5_0", f"mlx5_{number}")
+        (tmp_path / f"nic{number}.log").write_text(text)
+    with advisor.load(tmp_path) as run:
+        (found,) = run.report.findings
+    assert found.rule == "benchmark-below-others"
+    assert "nic2.log" in found.title
+
+
+def test_a_launcher_in_a_variable_tells_the_ranks_by_its_program() -> None:
+    (row,) = of(FULL.replace("srun -n 4", "$SUBMIT -n 4")).measurements
+    assert row.ranks == 4

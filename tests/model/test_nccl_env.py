@@ -104,7 +104,7 @@ def test_leaving_ll128_out_is_no_error() -> None:
 
 def test_nvls_for_all_gather_is_an_error() -> None:
     named = only("NCCL_ALGO", "allgather:nvls,ring")
-    assert "error: NVLS is named for AllGather" in titles(named)
+    assert "warning: NVLS is named for AllGather" in titles(named)
     assert "1906" in named[0].why
     assert "error" not in titles(only("NCCL_ALGO", "allgather:^nvls"))
     assert "NVLS is named" not in titles(only("NCCL_ALGO", "^tree"))
@@ -486,3 +486,8 @@ def test_a_list_that_is_set_and_empty_leaves_little_until_2_23(name: str, lost: 
         assert (issue.variable, issue.severity, issue.until) == (name, "warning", "2.24")
         assert lost in issue.why
     assert check_env({name: ""}, "2.24.3") == check_env({name: ""}) == []
+
+
+def test_a_prefix_of_nobody_is_unknown() -> None:
+    """RCCL reads RCCL_MSCCLPP_ENABLE; NCCL_MSCCLPP_ENABLE leaves MSCCL++ on."""
+    assert "NCCL does not know" in titles(only("NCCL_MSCCLPP_ENABLE", "0"))

@@ -194,7 +194,7 @@ def layouts(
     """
     contexts = _one(own.context) or tuple(_powers(max(1, min(gpus_per_node, sequence // 4096))))
     for tensor in _one(own.tensor) or _powers(min(gpus, gpus_per_node)):
-        if shape.heads % tensor or shape.kv_heads % tensor or gpus % tensor:
+        if gpus % tensor or not _divides_heads(shape, tensor, copies=own.tensor is not None):
             continue
         for pipeline in _one(own.pipeline) or _divisors(gpus // tensor, min(shape.layers, 64)):
             if gpus % (tensor * pipeline) or pipeline > shape.layers:
@@ -211,13 +211,21 @@ def layouts(
                 yield from _of_degrees(shape, shared, gpus, gpus_per_node, global_batch, own)
 
 
+def _divides_heads(shape: TransformerShape, tensor: int, *, copies: bool) -> bool:
+    """Whether ranks share the heads evenly; ``copies``: with a copy of a key-value head on several
+    ranks, as StarCoder's one was kept on four (bigcode-project/Megatron-LM).
+    """
+    copied = copies and tensor % shape.kv_heads == 0
+    return shape.heads % tensor == 0 and (shape.kv_heads % tensor == 0 or copied)
+
+
 def why_none(
     shape: TransformerShape, gpus: int, global_batch: int, own: Own = ANY
 ) -> tuple[str, str]:
     """What keeps every layout of the user's own degrees out, and what to give instead."""
     tensor, pipeline, context = own.tensor or 1, own.pipeline or 1, own.context or 1
     degrees = tensor * pipeline * context
-    if shape.heads % tensor or shape.kv_heads % tensor:
+    if not _divides_heads(shape, tensor, copies=True):
         heads = f"{shape.heads} heads and {shape.kv_heads} key-value heads"
         return f"--tp {tensor} does not divide {heads}", "give --tp a divisor of both"
     if pipeline > shape.layers:

@@ -150,8 +150,13 @@ class Parser:
 
 
 def _column(values: Sequence[Any], kind: Any) -> Any:
-    """As pa.array, which would import pandas: that takes longer than reading a small trace."""
+    """As pa.array, which would import pandas, and dictionary_encode(), which would import Arrow's
+    functions: both take longer than reading a small trace."""
     count = len(values)
+    if pa.types.is_dictionary(kind):
+        codes = {text: code for code, text in enumerate(dict.fromkeys(values))}
+        index = _column([None if text is None else codes[text] for text in values], pa.int32())
+        return pa.DictionaryArray.from_arrays(index, _column([*codes], pa.string()))
     known = np.array([value is not None for value in values], bool)
     bits = pa.py_buffer(np.packbits(known, bitorder="little"))
     if pa.types.is_integer(kind):
@@ -160,8 +165,7 @@ def _column(values: Sequence[Any], kind: Any) -> Any:
     texts = [(value or "").encode() for value in values]
     ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
     data = pa.py_buffer(b"".join(texts))
-    column = pa.StringArray.from_buffers(count, pa.py_buffer(ends), data, bits)
-    return column.dictionary_encode() if pa.types.is_dictionary(kind) else column
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), data, bits)
 
 
 def _text(value: Any) -> str | None:

@@ -22,7 +22,7 @@ from advisor.engine.memory_limit import MemoryLimit
 from advisor.engine.query_text import refused
 from advisor.engine.reference import REFERENCE_TABLES, add_functions, make_reference_table
 from advisor.engine.time_limit import TimeLimit
-from advisor.engine.views import reads_of, views
+from advisor.engine.views import View, reads_of, views
 from advisor.errors import AdvisorError
 from advisor.store import Store
 from advisor.store.columns import rows
@@ -89,7 +89,10 @@ class Sandbox:
         self._rows: dict[str, Sequence[Mapping[str, Any]]] = {}
         self._filled: dict[str, int] = {}
         self._made: dict[str, str] = {}
-        self._refills: dict[str, str] = {}
+        self._catalog = 0
+        """Counts its changes."""
+        self._planned: dict[str, int] = {}
+        """Tables of views, with what the catalog was when filling them again was planned."""
         self._statements: dict[str, duckdb.Statement] = {}
         self._reading = False
         self._answers: dict[str, tuple[list[str], list[Sequence[Any]]]] = {}
@@ -120,7 +123,11 @@ class Sandbox:
             self._take(found, f'CREATE TABLE "{name}" AS SELECT * FROM incoming ORDER BY ALL')
         else:
             self.con.execute(_tables()[name].definition)
-        self._made[name] = "TABLE"
+        self._note_made(name, "TABLE")
+
+    def _note_made(self, name: str, kind: str) -> None:
+        self._catalog += 1
+        self._made[name] = kind
 
     def _take(self, incoming: pa.Table | pa.RecordBatchReader, statement: str) -> None:
         self.con.register("incoming", incoming)
@@ -144,11 +151,11 @@ class Sandbox:
         for name in [name for name in self._made.keys() & views() if views()[name].reads & changed]:
             if self._made.pop(name) == "VIEW":
                 self.con.execute(f'DROP VIEW "{name}"')
+                self._catalog += 1
                 continue
             if self._filled.pop(name, None):
                 self.con.execute(f'DELETE FROM "{name}"')
-            plan = f'PREPARE "{name}" AS INSERT INTO "{name}" {views()[name].select}'
-            self._refills.setdefault(name, f'{plan}; EXECUTE "{name}"')
+            self._planned.setdefault(name, 0)
         for table in changed:
             if self._rows.pop(table, []):
                 self.con.execute(f'DELETE FROM "{table}"')
@@ -186,22 +193,33 @@ class Sandbox:
             self._make_table(name)
         for name in sorted(references):
             make_reference_table(self.con, name)
-            self._made[name] = "TABLE"
+            self._note_made(name, "TABLE")
         for view in unmade:
-            name, select = f'"{view.name}"', view.select
             try:
-                made = self.con.execute(
-                    self._refills.get(view.name, f"CREATE TABLE {name} AS {select}")
-                )
-                self._made[view.name] = "TABLE"
-                if count := made.fetchall()[0][0]:
+                if count := self._work_out(view):
                     self._filled[view.name] = count
-                if view.name in self._refills:
-                    self._refills[view.name] = f"EXECUTE {name}"
             except duckdb.Error:
-                self._refills.pop(view.name, None)
-                self.con.execute(f"DROP TABLE IF EXISTS {name}; CREATE VIEW {name} AS {select}")
-                self._made[view.name] = "VIEW"
+                self._planned.pop(view.name, None)
+                name = f'"{view.name}"'
+                self.con.execute(
+                    f"DROP TABLE IF EXISTS {name}; CREATE VIEW {name} AS {view.select}"
+                )
+                self._note_made(view.name, "VIEW")
+
+    def _work_out(self, view: View) -> int:
+        """Make the table of a view, or fill it again; how many rows it has."""
+        name = f'"{view.name}"'
+        if view.name not in self._planned:
+            made = self.con.execute(f"CREATE TABLE {name} AS {view.select}")
+            self._note_made(view.name, "TABLE")
+        else:
+            # A plan from before a change of the catalog would be made anew at each execution.
+            if self._planned[view.name] != self._catalog:
+                self.con.execute(f"PREPARE {name} AS INSERT INTO {name} {view.select}")
+                self._planned[view.name] = self._catalog
+            made = self.con.execute(f"EXECUTE {name}")
+            self._made[view.name] = "TABLE"
+        return int(made.fetchall()[0][0])
 
     def tables(self) -> list[str]:
         """Base tables, by name."""

@@ -153,8 +153,10 @@ def _device(events: Events, rank: int) -> Timeline:
 def _host(events: Events, rank: int) -> Timeline:
     found = events.read(
         rank,
+        # The patterns are tried on each distinct name, of which there are few, not on each event.
         f"""
-        SELECT rank, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns, event_id,
+        WITH told AS MATERIALIZED (
+          SELECT name,
                CASE WHEN regexp_matches(name, '{BACKEND_SPAN}') THEN CASE
                       WHEN regexp_matches(name, 'send|recv') THEN {_P2P} ELSE {_COLLECTIVE} END
                     WHEN regexp_matches(name, '{DATA_LOADING}') THEN {_LOADER}
@@ -162,11 +164,14 @@ def _host(events: Events, rank: int) -> Timeline:
                     WHEN {" OR ".join(f"starts_with(name, '{p}')" for p in LAUNCH_PREFIXES)}
                       THEN {_LAUNCH}
                     ELSE {_OPERATOR} END AS role
-        FROM event
+          FROM (SELECT DISTINCT name FROM event WHERE run = $1 AND rank BETWEEN $2 AND $3))
+        SELECT rank, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns, event_id,
+               coalesce(role, {_OPERATOR}) AS role
+        FROM event LEFT JOIN told USING (name)
         WHERE run = $1 AND rank BETWEEN $2 AND $3 AND start_ns IS NOT NULL AND dur_ns > 0
-          AND (class = 'cpu_op' OR regexp_matches(name, '{BACKEND_SPAN}')
-               OR class = 'annotation' AND device IS NULL AND regexp_matches(name, '{DATA_LOADING}')
-               OR (starts_with(name, 'FSDP::') AND category = 'user_annotation'))
+          AND (class = 'cpu_op' OR role IN ({_COLLECTIVE}, {_P2P})
+               OR class = 'annotation' AND device IS NULL AND role = {_LOADER}
+               OR role = {_MARKER} AND category = 'user_annotation')
         ORDER BY rank, tid, start_ns, end_ns DESC, event_id
         """,
     )

@@ -4,94 +4,66 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Literal
 
 import click
 
+from advisor.cli import _options as options
 from advisor.cli._diagnosis import Diagnosis, check_store
-from advisor.cli._options import FiniteRange
+from advisor.cli._options import FiniteRange, argument, option
 from advisor.cli._output import plan_outputs
 
 _LEAST_S, _MOST_S = 0.1, 86_400.0
 
 
-@click.command(
+@options.command(
     epilog="Example:  advisor diagnose traces/ nccl.log --format text,html --fail-on warning"
 )
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
-@click.option(
-    "--nccl-log",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(),
-    help="Also read this NCCL_DEBUG log.",
-)
-@click.option(
-    "--nsys",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(),
-    help="Also read this nsys sqlite export.",
-)
-@click.option(
-    "--hardware",
-    metavar="MACHINE",
-    help="The machine that a benchmark ran on: a name of the hardware table, or a YAML file.",
-)
-@click.option(
-    "--format",
-    "formats",
-    help="text, html, json, junit, github, markdown, chat; several with commas.  "
-    "[default: by -o, else text]",
-)
-@click.option("-o", "--output", type=click.Path(), help="File; a folder for several formats.")
-@click.option("--store", type=click.Path(path_type=Path), help="Keep the tables in this file.")
-@click.option(
-    "--fail-on",
-    type=click.Choice(["critical", "warning", "info", "never"]),
-    default="never",
-    show_default=True,
-    help="Exit with 1 when a finding is at least this severe.",
-)
-@click.option("--select", multiple=True, metavar="RULE", help="Run only this rule (repeatable).")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Leave this rule out (repeatable).")
-@click.option("--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Also run the rules in this folder.")  # fmt: skip
-@click.option("-v", "--verbose", is_flag=True, help="Show the evidence of each finding.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and notes on stderr.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
-@click.option(
-    "--lean",
-    is_flag=True,
-    help="Keep device events, collectives, annotations and what they rest on.",
-)
-@click.option("--share", is_flag=True, help="Put pseudonyms for hosts, users and paths.")
-@click.option("--force", is_flag=True, help="Replace existing output files.")
-@click.option("--watch", "watching", is_flag=True, help="Diagnose again whenever PATH changes.")
-@click.option("--watch-interval", default=5.0, show_default=True,
-              type=FiniteRange(_LEAST_S, _MOST_S),
-              help=f"Seconds between looks, {_LEAST_S:g} or more.")  # fmt: skip
-@click.option("--watch-rounds", type=int, hidden=True)
 def command(
-    paths: tuple[str, ...],
-    nccl_log: tuple[str, ...],
-    nsys: tuple[str, ...],
-    hardware: str | None,
-    formats: str | None,
-    output: str | None,
-    store: Path | None,
-    fail_on: str,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    rule_dirs: tuple[Path, ...],
-    verbose: bool,
-    quiet: bool,
-    color: str,
-    lean: bool,
-    share: bool,
-    force: bool,
-    watching: bool,
-    watch_interval: float,
-    watch_rounds: int | None,
+    paths: tuple[str, ...] = argument(required=True, metavar="PATH...", type=click.Path()),
+    nccl_log: tuple[str, ...] = option(
+        metavar="FILE", type=click.Path(), help="Also read this NCCL_DEBUG log."
+    ),
+    nsys: tuple[str, ...] = option(
+        metavar="FILE", type=click.Path(), help="Also read this nsys sqlite export."
+    ),
+    hardware: str | None = option(
+        metavar="MACHINE",
+        help="The machine that a benchmark ran on: a name of the hardware table, or a YAML file.",
+    ),
+    formats: str | None = option(
+        "--format",
+        help="text, html, json, junit, github, markdown, chat; several with commas.  "
+        "[default: by -o, else text]",
+    ),
+    output: str | None = option(
+        "-o", "--output", type=click.Path(), help="File; a folder for several formats."
+    ),
+    store: Path | None = option(help="Keep the tables in this file."),
+    fail_on: Literal["critical", "warning", "info", "never"] = option(
+        default="never",
+        show_default=True,
+        help="Exit with 1 when a finding is at least this severe.",
+    ),
+    select: tuple[str, ...] = option(metavar="RULE", help="Run only this rule (repeatable)."),
+    ignore: tuple[str, ...] = option(metavar="RULE", help="Leave this rule out (repeatable)."),
+    rule_dirs: tuple[Path, ...] = option(
+        "--rules", metavar="DIR", help="Also run the rules in this folder."
+    ),
+    verbose: bool = option("-v", "--verbose", help="Show the evidence of each finding."),
+    quiet: bool = option("-q", "--quiet", help="No progress and notes on stderr."),
+    color: Literal["auto", "always", "never"] = option(default="auto"),
+    lean: bool = option(help="Keep device events, collectives, annotations and what they rest on."),
+    share: bool = option(help="Put pseudonyms for hosts, users and paths."),
+    force: bool = option(help="Replace existing output files."),
+    watching: bool = option("--watch", help="Diagnose again whenever PATH changes."),
+    watch_interval: float = option(
+        default=5.0,
+        show_default=True,
+        type=FiniteRange(_LEAST_S, _MOST_S),
+        help=f"Seconds between looks, {_LEAST_S:g} or more.",
+    ),
+    watch_rounds: int | None = option(type=int, hidden=True),
 ) -> int:
     """Say what costs the time in PATH... and what to change.
 

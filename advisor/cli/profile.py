@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from advisor.cli._options import ABOVE_ZERO
+from advisor.cli import _options as options
+from advisor.cli._options import ABOVE_ZERO, POSITIVE, argument, option
 from advisor.config.parsed import what_fails
 from advisor.errors import AdvisorError
 from advisor.profile.inject import HELP
@@ -18,106 +18,67 @@ from advisor.profile.inject import HELP
 if TYPE_CHECKING:
     from advisor.config.workload import Workload
 
-_Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
-_FLAGS = {
-    "preset": "model.preset",
-    "nproc": "world_size",
-    "seq": "sequence_length",
-    "grad_accum": "gradient_accumulation",
-    "warmup": "warmup_steps",
-}
-
-
-def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
-    return click.option(flag, type=kind, default=None, help=help_text)
-
-
-@click.command("profile", epilog="Example:  advisor profile workloads/gpt2.yaml -o runs/ddp")
-@click.argument("workload_file", metavar="WORKLOAD", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Folder for traces, profile.json and logs.  [default: runs/NAME-STRATEGY]",
-)
-@_setting("--strategy", "One, e.g. ddp or fsdp2+tp; several by commas, or all, run in turn.", str)
-@_setting("--preset", "Size of the model.", str)
-@_setting("--nproc", "Ranks in total (world size).")
-@_setting("--steps", "Steps to record.")
-@_setting("--warmup", "Steps before anything is timed.")
-@_setting("--timed-steps", "Steps timed without the profiler.")
-@_setting("--micro-batch", "Sequences per rank and micro-batch.")
-@_setting("--seq", "Sequence length in tokens.")
-@_setting("--grad-accum", "Micro-batches per optimizer step.")
-@_setting("--precision", "fp32 or bf16.", str)
-@_setting("--seed", "Seed of weights and data.")
-@_setting("--bucket-cap-mb", "DDP's bucket size in MiB.", ABOVE_ZERO)
-@_setting("--device", "cpu (gloo), cuda (nccl), or meta: print what each rank needs; no run.", str)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Any other setting of the workload file, e.g. --set static_graph=true.",
-)
-@click.option(
-    "--nnodes", type=click.IntRange(1), default=1, show_default=True, help="Machines in the job."
-)
-@click.option("--node-rank", type=click.IntRange(0), help="Which of them this is.  [default: 0]")
-@click.option("--rdzv-endpoint", default="", metavar="HOST:PORT", help="Where they meet.")
-@click.option(
-    "--print-command",
-    is_flag=True,
-    help="Prepare the folder and print torchrun and Slurm lines instead of running.",
-)
-@click.option(
-    "--sweep-micro-batch",
-    metavar="1,2,4,...",
-    help="Throughput and memory against micro-batch, until memory runs out.",
-)
-@click.option(
-    "--timeout",
-    type=ABOVE_ZERO,
-    default=120.0,
-    show_default=True,
-    help="Seconds without progress after which a rank counts as hung.",
-)
-@click.option(
-    "--inject",
-    multiple=True,
-    metavar="FAULT",
-    help=HELP,
-)
-@click.option(
-    "--memory-limit",
-    type=ABOVE_ZERO,
-    metavar="MIB",
-    help="What each rank may allocate: private memory on a CPU, device memory on a GPU.",
-)
-@click.option(
-    "--memory-snapshot",
-    is_flag=True,
-    default=None,
-    help="On CUDA: write each rank's memory history to logs/rankN.memory.pickle.",
-)
-@click.option("--force", is_flag=True, help="Replace an output folder that has a recording.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+@options.command("profile", epilog="Example:  advisor profile workloads/gpt2.yaml -o runs/ddp")
 def command(
-    workload_file: Path,
-    output: Path | None,
-    settings: tuple[str, ...],
-    nnodes: int,
-    node_rank: int | None,
-    rdzv_endpoint: str,
-    print_command: bool,
-    sweep_micro_batch: str | None,
-    timeout: float,
-    inject: tuple[str, ...],
-    memory_limit: float | None,
-    force: bool,
-    quiet: bool,
-    **flags: Any,
+    workload_file: Path = argument(metavar="WORKLOAD"),
+    output: Path | None = option(
+        "-o",
+        "--output",
+        help="Folder for traces, profile.json and logs.  [default: runs/NAME-STRATEGY]",
+    ),
+    strategy: str | None = option(
+        help="One, e.g. ddp or fsdp2+tp; several by commas, or all, run in turn."
+    ),
+    preset: str | None = option(help="Size of the model."),
+    nproc: int | None = option(type=int, help="Ranks in total (world size)."),
+    steps: int | None = option(type=int, help="Steps to record."),
+    warmup: int | None = option(type=int, help="Steps before anything is timed."),
+    timed_steps: int | None = option(type=int, help="Steps timed without the profiler."),
+    micro_batch: int | None = option(type=int, help="Sequences per rank and micro-batch."),
+    seq: int | None = option(type=int, help="Sequence length in tokens."),
+    grad_accum: int | None = option(type=int, help="Micro-batches per optimizer step."),
+    precision: str | None = option(help="fp32 or bf16."),
+    seed: int | None = option(type=int, help="Seed of weights and data."),
+    bucket_cap_mb: float | None = option(type=ABOVE_ZERO, help="DDP's bucket size in MiB."),
+    device: str | None = option(
+        help="cpu (gloo), cuda (nccl), or meta: print what each rank needs; no run."
+    ),
+    settings: tuple[str, ...] = option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other setting of the workload file, e.g. --set static_graph=true.",
+    ),
+    nnodes: int = option(type=POSITIVE, default=1, show_default=True, help="Machines in the job."),
+    node_rank: int | None = option(
+        type=click.IntRange(0), help="Which of them this is.  [default: 0]"
+    ),
+    rdzv_endpoint: str = option(default="", metavar="HOST:PORT", help="Where they meet."),
+    print_command: bool = option(
+        help="Prepare the folder and print torchrun and Slurm lines instead of running."
+    ),
+    sweep_micro_batch: str | None = option(
+        metavar="1,2,4,...",
+        help="Throughput and memory against micro-batch, until memory runs out.",
+    ),
+    timeout: float = option(
+        type=ABOVE_ZERO,
+        default=120.0,
+        show_default=True,
+        help="Seconds without progress after which a rank counts as hung.",
+    ),
+    inject: tuple[str, ...] = option(metavar="FAULT", help=HELP),
+    memory_limit: float | None = option(
+        type=ABOVE_ZERO,
+        metavar="MIB",
+        help="What each rank may allocate: private memory on a CPU, device memory on a GPU.",
+    ),
+    memory_snapshot: bool | None = option(
+        default=None,
+        help="On CUDA: write each rank's memory history to logs/rankN.memory.pickle.",
+    ),
+    force: bool = option(help="Replace an output folder that has a recording."),
+    quiet: bool = option("-q", "--quiet", help="No progress on stderr."),
 ) -> None:
     """Train a synthetic WORKLOAD and record one trace per rank.
 
@@ -128,7 +89,14 @@ def command(
     from advisor.config.workload import load_workload
 
     workload = load_workload(workload_file)
-    chosen = {_FLAGS.get(name, name): value for name, value in flags.items() if value is not None}
+    flags = {
+        "strategy": strategy, "model.preset": preset, "world_size": nproc, "steps": steps,
+        "warmup_steps": warmup, "timed_steps": timed_steps, "micro_batch": micro_batch,
+        "sequence_length": seq, "gradient_accumulation": grad_accum, "precision": precision,
+        "seed": seed, "bucket_cap_mb": bucket_cap_mb, "device": device,
+        "memory_snapshot": memory_snapshot,
+    }  # fmt: skip
+    chosen: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     chosen |= dict(_parse(text) for text in settings)
     is_plan = chosen.get("device") == "meta"
     if is_plan:

@@ -154,19 +154,7 @@ def _lines(rows: list[Replayed]) -> list[str]:
 def _named(change: str, found: Prediction) -> Replayed:
     from advisor.report.replayed import Replayed
 
-    return Replayed(
-        name=change,
-        setting=change.partition("=")[0],
-        step_ns=found.step_ns,
-        step_low_ns=found.low_ns,
-        step_high_ns=found.high_ns,
-        measured_ns=found.measured_ns,
-        replayed_ns=found.replayed_ns,
-        gain_low_ns=found.gain_low_ns,
-        gain_high_ns=found.gain_high_ns,
-        extrapolates=found.extrapolates,
-        inconclusive=found.inconclusive,
-    )
+    return Replayed(change, change.partition("=")[0], *found)
 
 
 def _can_be_replayed(steps: list[Program], change: str, added: Latency) -> bool:

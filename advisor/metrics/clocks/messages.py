@@ -13,11 +13,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from advisor.metrics.clocks.offsets import Clock
+from advisor.metrics.clocks.prior import MOST_WRONG
 from advisor.metrics.collectives.call import TOLERANCE_NS, Call
 from advisor.metrics.collectives.groups import RankInfo, hosts_of
-
-# Some calls are paired wrongly in a cut file.
-_MOST_EARLY = 0.1
 
 
 def clocks_by_messages(
@@ -32,7 +30,7 @@ def clocks_by_messages(
         if send is not None and recv is not None:
             pair = (host_of[send.rank], host_of[recv.rank])
             taken[pair].append(recv.end - send.start)
-    least = {pair: int(np.quantile(values, _MOST_EARLY)) for pair, values in taken.items()}
+    least = {pair: int(np.quantile(values, MOST_WRONG)) for pair, values in taken.items()}
     ahead, width = _ahead(least)
     if not any(ahead.values()):
         return {}

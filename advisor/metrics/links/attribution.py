@@ -23,7 +23,7 @@ from advisor.metrics.collectives.groups import link_kind
 from advisor.metrics.links.cost import Culprit, Inputs, Seen, Share, link_row, of_host
 from advisor.metrics.links.evidence import Ring, observe
 from advisor.metrics.links.peers import SIGNIFICANCE, PeerExcess, pair_direction, peer_excess
-from advisor.metrics.links.probes import Probe, probe_rows
+from advisor.metrics.links.probes import SPREAD, Probe, probe_rows
 from advisor.metrics.links.reconcile import beside_starts, named, of_one_host
 from advisor.metrics.links.staggers import Explained, explain
 from advisor.metrics.rings.locations import Home, direction_of, homes_of
@@ -34,8 +34,6 @@ _BEYOND_CHANCE = 1e-6
 _SMALLEST_SHARE = 0.04
 # A rank is named alone when it explains this many times as much as the next.
 _CLEAR = 1.05
-# What groups' medians are good for, of what is left of a call without the excess.
-_PEER_SPREAD = 0.2
 
 
 def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
@@ -242,7 +240,7 @@ def _share(found: Explained | None, slow: Sequence[PeerExcess]) -> Share:
     shares = [peer.share for peer in slow]
     low, high = min(shares), max(shares)
     return (
-        max(1 - (1 - low) * (1 + _PEER_SPREAD), 0.5 * low),
+        max(1 - (1 - low) * (1 + SPREAD), 0.5 * low),
         float(np.median(shares)),
-        1 - (1 - high) * (1 - _PEER_SPREAD),
+        1 - (1 - high) * (1 - SPREAD),
     )

@@ -6,19 +6,20 @@ slow or those of a smaller machine, or calls vary from one to the next, the netw
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from advisor.metrics.links.cost import Inputs, Seen, excess_of
+from advisor.metrics.links.expected import EFFICIENCY
 from advisor.metrics.links.fixed_times import MANY_TIMES
 from advisor.metrics.links.named import LIKELY, SURE, culprit_of, network_culprit
 from advisor.metrics.links.slow_location import Found, slow_location
 from advisor.metrics.rings.locations import Home
 
-# A machine's network is faster than the recorded one beyond what efficiencies differ by: twice the
-# standard deviation of EFFICIENCY (expected.py).
-_CLEARLY_FASTER = 1.35
+# A machine's network is faster than the recorded one beyond what efficiencies differ by.
+_CLEARLY_FASTER = math.exp(2 * EFFICIENCY[False][1])
 # Standard deviation of the logarithm of like calls' times between hosts: twice that of quiet
 # networks, where it is under 0.1, whatever overlaps.
 _UNSTEADY = 0.2

@@ -25,10 +25,8 @@ from advisor.metrics.models.fits import fit_record
 from advisor.metrics.rings.locations import Home
 from advisor.model.alpha_beta import fit
 
-# What a pair's rate is good for.
-_SPREAD = 0.2
-# Calls that move this much more than a slow link gives did not go over it when it was slow.
-_FASTER = 1.25
+# What a pair's rate, or the median of a group's calls, is good for.
+SPREAD = 0.2
 # Rows of ``topology`` that say what a probe was used for (probe_hosts.use_of).
 USE = "probe-use"
 
@@ -45,7 +43,7 @@ class Probed(NamedTuple):
     def share(self) -> Share:
         """Excess of a call that the link limits."""
         left = self.gbps / self.expected_gbps
-        return max(1 - (1 + _SPREAD) * left, 0.0), 1 - left, 1 - (1 - _SPREAD) * left
+        return max(1 - (1 + SPREAD) * left, 0.0), 1 - left, 1 - (1 - SPREAD) * left
 
     def is_at(self, other: Culprit) -> bool:
         """Whether this is the other place, one of its links, or the end of it that is slow.
@@ -145,7 +143,7 @@ def probe_rows(data: Inputs, probed: Sequence[Probed], *, alone: bool) -> list[d
     shown = []
     for one in probed if alone else ():
         moved = bandwidth(data, one.culprit)
-        if moved is not None and moved <= _FASTER * one.gbps:
+        if moved is not None and (1 - SPREAD) * moved <= one.gbps:
             evidence = {"probe": "shows", **one.numbers()}
             row = link_row(data, one.culprit, one.share, calls=one.pairs,
                            expected_from="probe", evidence=evidence)  # fmt: skip

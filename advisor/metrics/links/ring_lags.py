@@ -43,8 +43,6 @@ _LONG = 64
 """More ranks make a ring long: what each late start does costs as the cube of their number."""
 _MOST_AT_ONCE = 8
 """Ranks of a ring, times when others came, up to which all is weighed in full at once."""
-_FIRST_LOOK_CALLS = 3
-"""By which a long ring's locations are sorted first: a median of three leaves out one."""
 _MOST_KINDS = 3
 """The heaviest: they hold most of the time."""
 _MOST_ENDS = 128  # numbers that are looked at together
@@ -174,7 +172,7 @@ def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> La
 
 def _nearest(block: Block) -> Block:
     """The same by the calls whose ranks came nearest together, and with the clocks as they are."""
-    few = min(block.near, _FIRST_LOOK_CALLS)
+    few = min(block.near, FEWEST_CALLS)
     noise = block.noise_ns * math.sqrt(block.near / few)
     if block.long:  # as if all had come at once: then hosts only turn the ring
         return replace(block, starts_ns=np.zeros_like(block.starts_ns))

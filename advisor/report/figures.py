@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from advisor.report.data_table import DataTable
+
+_SOLID = 0.95  # of its time: what is busy for more is drawn as busy all the time
 
 # Kinds of time with the words a reader sees, in the order in which they are stacked.
-_TELEPHONE = 48
-_SOLID = 0.95  # of its time: what is busy for more is drawn as busy all the time
-"""Letters of a table's row that 390 pixels hold."""
-
 KINDS: dict[str, str] = {
     "compute": "compute",
     "wait": "waiting for a peer",
@@ -252,30 +251,6 @@ class Timeline:
 
 Bars = StackedBars | StepBar | StepColumns | GainBar
 Drawing = Bars | Dots | HeatMap | Matrix | BusBandwidth | Timeline
-
-
-@dataclass(frozen=True)
-class DataTable:
-    """Numbers as they are shown; cells are formatted when drawn."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    note: str = ""
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether it fits on a telephone: two columns, or few letters in each.
-
-        The column of most letters may stand on two lines, where its words allow that.
-        """
-        if len(self.columns) <= 2:
-            return True
-        columns = [[*map(str, column)] for column in zip(self.columns, *self.rows, strict=True)]
-        letters = sorted(max(map(len, column)) for column in columns)
-        widest = max(columns, key=lambda column: max(map(len, column)))
-        longest_word = max(len(word) for cell in widest for word in (cell.split() or [""]))
-        letters[-1] = max(longest_word, letters[-1] // 2)
-        return sum(letters) + 2 * len(columns) <= _TELEPHONE
 
 
 @dataclass

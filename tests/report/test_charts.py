@@ -15,12 +15,12 @@ from advisor.report.charts import draw
 from advisor.report.charts.heatmap import late_level, shortfall_level
 from advisor.report.charts.scale import Scale
 from advisor.report.charts.scene import Dot, Line, Rect, Text
+from advisor.report.data_table import DataTable
 from advisor.report.figures import (
     KINDS,
     Bar,
     BusBandwidth,
     CallGroup,
-    DataTable,
     Dots,
     Fit,
     GainBar,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from advisor.messages import on_page
 from advisor.report import numbers
-from advisor.report.figures import BusBandwidth, CallGroup, DataTable, Figure
+from advisor.report.data_table import DataTable, cell
+from advisor.report.figures import BusBandwidth, CallGroup, Figure
 from advisor.report.sections.collective_limits import curve_words, fitted
 from advisor.report.tables import Row, rows
 from advisor.store.store import Store
@@ -45,17 +46,14 @@ def bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         title=title,
         description=on_page("bandwidths", op=first["op"], of_group=""),
         drawing=BusBandwidth(groups, fit, ceiling, ceiling_words),
-        table=DataTable(
-            ["size of a call", "bytes of a call", "busbw, GB/s", "time, µs"],
-            [
-                [
-                    numbers.traffic(row["bytes"]),
-                    numbers.count(row["bytes"]),
-                    numbers.cell(row["busbw"]),
-                    numbers.cell(row["time_us"]),
-                ]
-                for row in panel
-            ],
+        table=DataTable.of(
+            panel,
+            {
+                "size of a call": cell("bytes", numbers.traffic),
+                "bytes of a call": cell("bytes", numbers.count),
+                "busbw, GB/s": cell("busbw", numbers.cell),
+                "time, µs": cell("time_us", numbers.cell),
+            },
         ),
         note=" ".join(notes),
     )

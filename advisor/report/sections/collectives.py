@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from advisor.messages import on_page
 from advisor.report import numbers
-from advisor.report.figures import BusBandwidth, CallGroup, DataTable, Figure
+from advisor.report.data_table import DataTable, cell
+from advisor.report.figures import BusBandwidth, CallGroup, Figure
 from advisor.report.sections.collective_bench import bench_panel, benchmarks
 from advisor.report.sections.collective_limits import ceiling_of, curve_words, fitted
 from advisor.report.sections.section import Section, of_run
@@ -15,6 +16,15 @@ from advisor.store.store import Store
 
 MAX_PANELS = 6
 _MAX_SIZES = 80
+_OF_SIZES = {
+    "size of a call": cell("bytes", numbers.traffic),
+    "exposed of all calls (waiting included), ms": cell("exposed_ns", numbers.milliseconds),
+    "transfer of all calls, ms": cell("time_ns", numbers.milliseconds),
+    "calls": cell("calls", numbers.count),
+    "transfer of a call (median), ms": cell("median_ns", numbers.milliseconds),
+    "busbw (median), GB/s": cell("busbw", numbers.cell),
+    "bytes": cell("bytes", numbers.count),
+}
 
 # One row per operation, group and size; a call counts once however many ranks saw it, and its
 # bandwidth is the slowest rank's (METRICS section 4).
@@ -101,27 +111,11 @@ def _panel(
         description=on_page("bandwidths", op=op, of_group=names.get(first["process_group"], "")),
         # One size has no axis to be drawn on.
         drawing=BusBandwidth(groups, fit, ceiling, ceiling_words) if len(shown) > 1 else None,
-        table=DataTable(
-            ["size of a call", "exposed of all calls (waiting included), ms",
-             "transfer of all calls, ms", "calls", "transfer of a call (median), ms",
-             "busbw (median), GB/s", "bytes"],
-            [
-                [
-                    numbers.traffic(row["bytes"]),
-                    numbers.milliseconds(row["exposed_ns"]),
-                    numbers.milliseconds(row["time_ns"]),
-                    numbers.count(row["calls"]),
-                    numbers.milliseconds(row["median_ns"]),
-                    numbers.cell(row["busbw"]),
-                    numbers.count(row["bytes"]),
-                ]
-                for row in sorted(shown, key=lambda row: -(row["exposed_ns"] or 0))
-            ],
-        )
+        table=DataTable.of(sorted(shown, key=lambda row: -(row["exposed_ns"] or 0)), _OF_SIZES)
         if len(shown) > 1
         else None,
         note=" ".join(filter(None, notes)),
-    )  # fmt: skip
+    )
 
 
 def _reaches(panel: list[Row], names: Mapping[str | None, str]) -> str:
@@ -132,25 +126,19 @@ def _reaches(panel: list[Row], names: Mapping[str | None, str]) -> str:
 def _traffic(store: Store, run: str, names: Mapping[str | None, str]) -> DataTable:
     per_step = of_unit(store, run)["per_step"]
     found = rows(store, _TRAFFIC_SQL, [run])
-    return DataTable(
-        ["operation", "exposed transfer, ms", "transfer, ms", f"on the wire, {per_step}",
-         "size of one call", f"calls {per_step}", "phase", "ranks", "type"],
-        [
-            [
-                row["op"],
-                numbers.milliseconds(row["exposed_ns_per_step"]),
-                numbers.milliseconds(row["transfer_ns_per_step"]),
-                numbers.traffic(row["wire_bytes_per_step"]),
-                _range(row["smallest_bytes"], row["largest_bytes"]),
-                numbers.cell(row["calls_per_step"]),
-                row["phase"] or "–",
-                names.get(row["process_group"], numbers.cell(row["group_size"])),
-                row["dtype"] or "–",
-            ]
-            for row in found
-        ],
-        note=on_page("on-the-wire", has_sizes=any(row["largest_bytes"] for row in found)),
-    )  # fmt: skip
+    columns = {
+        "operation": cell("op"),
+        "exposed transfer, ms": cell("exposed_ns_per_step", numbers.milliseconds),
+        "transfer, ms": cell("transfer_ns_per_step", numbers.milliseconds),
+        f"on the wire, {per_step}": cell("wire_bytes_per_step", numbers.traffic),
+        "size of one call": lambda row: _range(row["smallest_bytes"], row["largest_bytes"]),
+        f"calls {per_step}": cell("calls_per_step", numbers.cell),
+        "phase": cell("phase", lambda phase: phase or "–"),
+        "ranks": lambda row: names.get(row["process_group"], numbers.cell(row["group_size"])),
+        "type": cell("dtype", lambda dtype: dtype or "–"),
+    }
+    has_sizes = any(row["largest_bytes"] for row in found)
+    return DataTable.of(found, columns, on_page("on-the-wire", has_sizes=has_sizes))
 
 
 def _range(low: int | None, high: int | None) -> str:

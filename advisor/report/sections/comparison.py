@@ -8,7 +8,8 @@ from advisor.messages import on_page
 from advisor.metrics.compare.runs import Comparison
 from advisor.report import comparison as rows
 from advisor.report import comparison_figures, comparison_notes
-from advisor.report.figures import KINDS, Bar, DataTable, Figure, StackedBars, legend_for
+from advisor.report.data_table import DataTable
+from advisor.report.figures import KINDS, Bar, Figure, StackedBars, legend_for
 from advisor.report.sections.section import Section
 
 _LABEL_LETTERS = 15

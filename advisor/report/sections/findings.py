@@ -11,7 +11,8 @@ from advisor.findings import Basis, Finding, FindingsReport, OutcomeKind
 from advisor.messages import SUMMARY, on_page, say
 from advisor.report import crop, humanise, lacking, pasted, summary
 from advisor.report.charts.timeline import MAX_MARKS
-from advisor.report.figures import DataTable, Figure, GainBar
+from advisor.report.data_table import DataTable
+from advisor.report.figures import Figure, GainBar
 from advisor.report.sections.section import slug
 from advisor.store.store import Store
 from advisor.vocabulary.words import lower_first

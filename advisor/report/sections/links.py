@@ -10,7 +10,8 @@ from advisor.messages import on_page
 from advisor.metrics.rings.shapes import Shape, hosts, shapes
 from advisor.report import numbers
 from advisor.report.clean import one_line
-from advisor.report.figures import DataTable, Figure, Matrix
+from advisor.report.data_table import DataTable, cell
+from advisor.report.figures import Figure, Matrix
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import Row, group_names, rows
 from advisor.store.store import Store
@@ -140,21 +141,15 @@ def _table(found: list[Row], names: Mapping[str | None, str]) -> DataTable:
     """What lies below its expectation, worst first; those that do not are only counted."""
     worse = [row for row in found if (row["excess_ns_per_step"] or 0) > 0][:_MOST_ROWS]
     rest = len(found) - len(worse)
-    return DataTable(
-        ["location", "measured, GB/s", "expected, GB/s", "expected from", "group", "calls"],
-        [
-            [
-                _location(row, names),
-                numbers.cell(row["measured_gbps"]),
-                _expected(row),
-                _SEEN_BY.get(row["expected_from"], row["expected_from"]) or "–",
-                names.get(row["process_group"], row["process_group"]) or "–",
-                numbers.count(row["calls"]),
-            ]
-            for row in worse
-        ],
-        note=on_page("other-links", rest=rest),
-    )
+    columns = {
+        "location": lambda row: _location(row, names),
+        "measured, GB/s": cell("measured_gbps", numbers.cell),
+        "expected, GB/s": _expected,
+        "expected from": cell("expected_from", lambda name: _SEEN_BY.get(name, name) or "–"),
+        "group": cell("process_group", lambda name: names.get(name, name) or "–"),
+        "calls": cell("calls", numbers.count),
+    }
+    return DataTable.of(worse, columns, on_page("other-links", rest=rest))
 
 
 def _shapes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import PurePath
 from typing import Any
@@ -13,7 +13,8 @@ from advisor.findings import FindingsReport, OutcomeKind, RunSummary
 from advisor.messages import on_page
 from advisor.metrics.models.speeds import Speeds
 from advisor.report import lacking, numbers, summary
-from advisor.report.figures import DataTable, Figure
+from advisor.report.data_table import DataTable, cell
+from advisor.report.figures import Figure
 from advisor.report.sections import size
 from advisor.report.sections.section import Section, slug
 from advisor.report.tables import Row, group_names, rows
@@ -132,29 +133,21 @@ def _runs(report: FindingsReport) -> DataTable:
     time = "whole trace"
     if marked:
         time = "median step" if len(marked) == len(read) else "median step or whole trace"
-    counted = ["steps", "partial steps"] if marked else []
-    return DataTable(
-        ["run", "ranks read", "world size", *counted, time, "steps from", "events", "dropped"],
-        [
-            [
-                run.run,
-                run.ranks_read,
-                numbers.cell(run.world_size),
-                *_steps(run, bool(marked)),
-                numbers.duration(run.step_ns_median),
-                on_page("no-marks") if run.step_source == WHOLE_TRACE else run.step_source,
-                numbers.count(run.events_read),
-                numbers.count(run.events_dropped),
-            ]
-            for run in read
-        ],
-    )
-
-
-def _steps(run: RunSummary, counted: bool) -> list[object]:
-    if not counted:
-        return []
-    return ["–", "–"] if run.step_source == WHOLE_TRACE else [run.steps_complete, run.steps_partial]
+    counted: dict[str, Callable[[RunSummary], object]] = {
+        "steps": lambda run: run.steps_complete if run in marked else "–",
+        "partial steps": lambda run: run.steps_partial if run in marked else "–",
+    }
+    columns: dict[str, Callable[[RunSummary], object]] = {
+        "run": lambda run: run.run,
+        "ranks read": lambda run: run.ranks_read,
+        "world size": lambda run: numbers.cell(run.world_size),
+        **(counted if marked else {}),
+        time: lambda run: numbers.duration(run.step_ns_median),
+        "steps from": lambda run: run.step_source if run in marked else on_page("no-marks"),
+        "events": lambda run: numbers.count(run.events_read),
+        "dropped": lambda run: numbers.count(run.events_dropped),
+    }
+    return DataTable.of(read, columns)
 
 
 def _from_store(store: Store, *, several: bool) -> list[tuple[str, DataTable]]:
@@ -166,20 +159,18 @@ def _from_store(store: Store, *, several: bool) -> list[tuple[str, DataTable]]:
     if len(sources) > _MAX_ROWS:  # what there is to say of files is not cut off
         sources.sort(key=lambda row: not row["note"])
     folder = _folder([row["path"] for row in sources])
-    files = DataTable(
-        ["file", "format", "rank", "size", "records", "dropped", "note"],
-        [
-            [
-                row["path"].removeprefix(folder),
-                row["format"],
-                numbers.cell(row["rank"]),
-                numbers.traffic(row["bytes"]),
-                numbers.count(row["events_read"]),
-                numbers.count(row["events_dropped"]) + _reasons(row["drop_reasons"]),
-                row["note"] or "",
-            ]
-            for row in sources[:_MAX_ROWS]
-        ],
+    dropped = cell("events_dropped", numbers.count)
+    files = DataTable.of(
+        sources[:_MAX_ROWS],
+        {
+            "file": cell("path", lambda path: path.removeprefix(folder)),
+            "format": cell("format"),
+            "rank": cell("rank", numbers.cell),
+            "size": cell("bytes", numbers.traffic),
+            "records": cell("events_read", numbers.count),
+            "dropped": lambda row: dropped(row) + _reasons(row["drop_reasons"]),
+            "note": cell("note", lambda note: note or ""),
+        },
         note=" ".join(filter(None, (f"In {folder}." if folder else "", _first(len(sources))))),
     )
     ranks = rows(
@@ -190,15 +181,12 @@ def _from_store(store: Store, *, several: bool) -> list[tuple[str, DataTable]]:
     )
     listed = _alike(ranks)
     aligned = any(row["clock_residual_ns"] is not None for row in ranks)
-    clocks = DataTable(
-        [*_run_column(several), "rank", "host", "device", "backend", "steps", "clock offset",
-         "drift, ppm", "clock residual", "complete file"],
-        [
-            [*([row["run"]] if several else []), ranks_text(alike), *_clock(row)]
-            for row, alike in listed[:_MAX_ROWS]
-        ],
+    of_run = {"run": cell("run")} if several else {}
+    clocks = DataTable.of(
+        listed[:_MAX_ROWS],
+        of_run | {"rank": cell("ranks", ranks_text)} | _CLOCKS,
         note=f"{_first(len(listed))} {on_page('aligned', aligned=aligned)}".strip(),
-    )  # fmt: skip
+    )
     names = {name: group_names(store, name) for name in {row["run"] for row in ranks}}
     unmatched = rows(
         store,
@@ -210,41 +198,37 @@ def _from_store(store: Store, *, several: bool) -> list[tuple[str, DataTable]]:
         ("Ranks and clocks", clocks),
         (
             on_page("unmatched"),
-            DataTable(
-                [*_run_column(several), "calls over", "rank", "calls", "reason"],
-                [
-                    [
-                        *([r["run"]] if several else []),
-                        names.get(r["run"], {}).get(r["process_group"]) or "–",
-                        r["rank"],
-                        numbers.count(r["calls"]),
-                        r["reason"],
-                    ]
-                    for r in unmatched
-                ],
+            DataTable.of(
+                unmatched,
+                {
+                    **of_run,
+                    "calls over": lambda r: names.get(r["run"], {}).get(r["process_group"]) or "–",
+                    "rank": cell("rank"),
+                    "calls": cell("calls", numbers.count),
+                    "reason": cell("reason"),
+                },
             ),
         ),
     ]
 
 
-def _clock(row: Row) -> list[object]:
-    return [
-        row["host"] or "–",
-        row["device_name"] or "–",
-        row["backend"] or "–",
-        numbers.cell(row["steps"]),
-        numbers.duration(row["clock_offset_ns"]),
-        numbers.cell(row["clock_drift_ppm"]),
-        numbers.duration(row["clock_residual_ns"]),
-        numbers.cell(row["complete"]),
-    ]
+_CLOCKS = {
+    "host": cell("host", lambda host: host or "–"),
+    "device": cell("device_name", lambda name: name or "–"),
+    "backend": cell("backend", lambda name: name or "–"),
+    "steps": cell("steps", numbers.cell),
+    "clock offset": cell("clock_offset_ns", numbers.duration),
+    "drift, ppm": cell("clock_drift_ppm", numbers.cell),
+    "clock residual": cell("clock_residual_ns", numbers.duration),
+    "complete file": cell("complete", numbers.cell),
+}
 
 
-def _alike(ranks: Sequence[Row]) -> list[tuple[Row, list[int]]]:
-    """The first of neighbours of which the same is said, and all that it is said of."""
-    groups = groupby(ranks, key=lambda row: (row["run"], *_clock(row)))
+def _alike(ranks: Sequence[Row]) -> list[Row]:
+    """The first of neighbours of which the same is said, with all ``ranks`` that it is said of."""
+    groups = groupby(ranks, key=lambda row: (row["run"], *(say(row) for say in _CLOCKS.values())))
     found = ([*own] for _, own in groups)
-    return [(own[0], [row["rank"] for row in own]) for own in found]
+    return [{**own[0], "ranks": [row["rank"] for row in own]} for own in found]
 
 
 def _folder(paths: Sequence[str]) -> str:
@@ -254,10 +238,6 @@ def _folder(paths: Sequence[str]) -> str:
         return ""
     common = os.path.commonpath(parents)
     return f"{common}/" if common.strip("/") else ""
-
-
-def _run_column(several: bool) -> list[str]:
-    return ["run"] if several else []
 
 
 def _reasons(text: str | None) -> str:

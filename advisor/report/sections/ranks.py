@@ -9,7 +9,8 @@ from advisor.messages import REASONS, on_page
 from advisor.metrics.lateness.by_step import waited_for
 from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS
-from advisor.report.figures import DataTable, Figure, HeatMap
+from advisor.report.data_table import DataTable, cell
+from advisor.report.figures import Figure, HeatMap
 from advisor.report.gain import delays
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import late_together, of_unit, rows
@@ -108,23 +109,20 @@ def build(
                   for rank in together.get(row["rank"], [row["rank"]])]  # fmt: skip
     line = on_page("often-late", ranks=systematic)
     per_step = of_unit(store, run)["per_step"]
+    columns = {
+        "rank": cell("rank"),
+        f"each peer waits {per_step}": lambda row: numbers.duration(
+            row["of_peers"] * row["wait_ns_per_step"]
+        ),
+        "came last": cell("times_last", numbers.count),
+        "calls": cell("calls", numbers.count),
+        "reason": cell("reason", lambda reason: REASONS.get(reason or "", "–")),
+    }
+    rest = len(who) - min(len(late), _MOST_LISTED)
     figure = Figure(
         id=f"came-last{suffix}",
         title=line,
-        table=DataTable(
-            ["rank", f"each peer waits {per_step}", "came last", "calls", "reason"],
-            [
-                [
-                    row["rank"],
-                    numbers.duration(row["of_peers"] * row["wait_ns_per_step"]),
-                    numbers.count(row["times_last"]),
-                    numbers.count(row["calls"]),
-                    REASONS.get(row["reason"] or "", "–"),
-                ]
-                for row in late[:_MOST_LISTED]
-            ],
-            note=on_page("less-late", rest=len(who) - min(len(late), _MOST_LISTED)),
-        )
+        table=DataTable.of(late[:_MOST_LISTED], columns, on_page("less-late", rest=rest))
         if late
         else None,
         note=on_page("own-delay"),

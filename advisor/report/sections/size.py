@@ -8,7 +8,8 @@ from advisor.metrics.models.theory import OpTheory, Theory, theory
 from advisor.model.operator_flops import NO_SHAPES, NO_STRIDES
 from advisor.model.plan_roofline import regime
 from advisor.report import numbers
-from advisor.report.figures import DataTable, Figure
+from advisor.report.data_table import DataTable, cell
+from advisor.report.figures import Figure
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import rows
 from advisor.store.store import Store
@@ -108,19 +109,16 @@ def _traffic(known: Theory | None, suffix: str) -> Figure | None:
     return Figure(
         id=f"traffic{suffix}",
         title=on_page("traffic", sent_bytes=total, agreement=_agreement(found, total)),
-        table=DataTable(
-            ["operation", "measured", "theory", "verdict", "formula", "difference"],
-            [
-                [
-                    item.op,
-                    numbers.traffic(item.measured_bytes),
-                    numbers.traffic(item.theory_bytes),
-                    item.verdict,
-                    " + ".join(item.formulas) or "none",
-                    item.explanation or "none",
-                ]
-                for item in found
-            ],
+        table=DataTable.of(
+            found,
+            {
+                "operation": lambda item: item.op,
+                "measured": lambda item: numbers.traffic(item.measured_bytes),
+                "theory": lambda item: numbers.traffic(item.theory_bytes),
+                "verdict": lambda item: item.verdict,
+                "formula": lambda item: " + ".join(item.formulas) or "none",
+                "difference": lambda item: item.explanation or "none",
+            },
         ),
         note=on_page("traffic-from"),
     )
@@ -153,11 +151,12 @@ def _memory(store: Store, run: str, known: Theory | None, suffix: str) -> Figure
     notes = [on_page("memory-of-host")] if any(row["timeline"] == "host" for row in found) else []
     if known is not None and known.memory_bytes is not None:
         notes.append(on_page("memory-estimate", estimate=known.memory_bytes))
-    table = DataTable(
-        ["rank", "peak", "device has"],
-        [[row["rank"], numbers.traffic(row["peak"]), numbers.traffic(row["total"])]
-         for row in found[:128]],
-    )  # fmt: skip
+    columns = {
+        "rank": cell("rank"),
+        "peak": cell("peak", numbers.traffic),
+        "device has": cell("total", numbers.traffic),
+    }
+    table = DataTable.of(found[:128], columns)
     return Figure(
         f"memory{suffix}", title, table=table if len(found) > 1 else None, note=" ".join(notes)
     )

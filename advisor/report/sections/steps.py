@@ -11,10 +11,10 @@ from advisor.metrics.timeline.parts import KINDS as MEASURED
 from advisor.metrics.timeline.parts import Parts, by_rank, by_step, hidden_share
 from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS
+from advisor.report.data_table import DataTable
 from advisor.report.figures import (
     KINDS,
     Bar,
-    DataTable,
     Figure,
     StackedBars,
     StepColumns,

@@ -7,7 +7,8 @@ from typing import Any
 
 from advisor.messages import on_page
 from advisor.report import numbers
-from advisor.report.figures import DataTable, Figure
+from advisor.report.data_table import DataTable, cell
+from advisor.report.figures import Figure
 from advisor.report.sections import sweep_trials
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import rows
@@ -112,17 +113,14 @@ def _frontier(points: list[dict[str, Any]], unbeaten: int, suffix: str) -> Figur
     return Figure(
         id=f"frontier{suffix}",
         title=title,
-        table=DataTable(
-            ["settings", "step", "peak memory of a rank", "nothing beats it"],
-            [
-                [
-                    point["settings"],
-                    numbers.duration(point["step_ns"]),
-                    numbers.traffic(point["peak_memory_bytes"]),
-                    numbers.cell(bool(point["on_frontier"])),
-                ]
-                for point in ranked
-            ],
+        table=DataTable.of(
+            ranked,
+            {
+                "settings": cell("settings"),
+                "step": cell("step_ns", numbers.duration),
+                "peak memory of a rank": cell("peak_memory_bytes", numbers.traffic),
+                "nothing beats it": cell("on_frontier", lambda it: numbers.cell(bool(it))),
+            },
         ),
         note=on_page("relative", confirmed=any(p.get("confirmed") for p in points)),
     )

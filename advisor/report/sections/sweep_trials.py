@@ -12,14 +12,14 @@ from typing import Any
 
 from advisor.messages import on_page
 from advisor.report import numbers
-from advisor.report.figures import DataTable, Dots, Figure, StepTime
+from advisor.report.data_table import DataTable, cell
+from advisor.report.figures import Dots, Figure, StepTime
 from advisor.report.tables import Row
 from advisor.vocabulary.words import plural
 
 _MAX_DOTS = 5
 # Median absolute deviation to standard deviation for normal noise: 1 / Phi^-1(3/4).
 _MAD_TO_SIGMA = 1.4826
-_COLUMNS = ["trial", "settings", "outcome", "steps", "median step", "median absolute deviation"]
 
 
 @dataclass(frozen=True)
@@ -70,34 +70,28 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
         dots.insert(0, StepTime(label, baseline, baseline - spread, baseline + spread))
     failed = len(trials) - len(timed)
     reasons = {one["trial"]: one["reason"] for one in result.get("failures") or []}
+    columns = {
+        "trial": cell("trial"),
+        "settings": lambda it: "present settings" if it["is_baseline"] else label_of(it),
+        "outcome": lambda it: _outcome(it, reasons.get(it["trial"], "")),
+        "steps": cell("steps", numbers.cell),
+        "median step": cell("step_ns_median", numbers.duration),
+        "median absolute deviation": cell("step_ns_mad", numbers.duration),
+    }
     return Figure(
         id=f"trials{suffix}",
         title=title,
         description=on_page("trials"),
         # One dot says no more than its line in the table.
         drawing=Dots(dots, baseline, band) if len(dots) > 1 else None,
-        table=DataTable(
-            _COLUMNS,
-            [
-                [
-                    trial["trial"],
-                    "present settings" if trial["is_baseline"] else label_of(trial),
-                    _outcome(trial, reasons.get(trial["trial"], "")),
-                    numbers.cell(trial["steps"]),
-                    numbers.duration(trial["step_ns_median"]),
-                    numbers.duration(trial["step_ns_mad"]),
-                ]
-                for trial in trials[:200]
-            ],
-            note=on_page("dots-of-trials"),
-        ),
+        table=DataTable.of(trials[:200], columns, on_page("dots-of-trials")),
         note=on_page(
             "note-of-trials",
             emulated=any(trial["origin"] == "emulated" for trial in trials),
             slower=len(settings) - _MAX_DOTS,
             failed=failed,
         ),
-    )  # fmt: skip
+    )
 
 
 def modelled(trials: list[Row], suffix: str) -> Figure:
@@ -113,16 +107,13 @@ def modelled(trials: list[Row], suffix: str) -> Figure:
     return Figure(
         id=f"modelled{suffix}",
         title=on_page("modelled", ratio=worst / own if own and worst else None),
-        table=DataTable(
-            ["settings", "communication per step", "works"],
-            [
-                [
-                    "NCCL's own choice" if trial["is_baseline"] else label_of(trial),
-                    numbers.duration(trial["step_ns_median"]),
-                    "no" if trial["step_ns_median"] is None else "yes",
-                ]
-                for trial in [*timed, *broken]
-            ],
+        table=DataTable.of(
+            [*timed, *broken],
+            {
+                "settings": lambda it: "NCCL's own choice" if it["is_baseline"] else label_of(it),
+                "communication per step": cell("step_ns_median", numbers.duration),
+                "works": cell("step_ns_median", lambda ns: "no" if ns is None else "yes"),
+            },
         ),
         note=on_page("note-of-model", broken=len(broken)),
     )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from advisor.findings import Finding
 from advisor.messages import WHATIF, on_page, say
-from advisor.report.figures import DataTable, Dots, Figure, StepTime
+from advisor.report.data_table import DataTable
+from advisor.report.figures import Dots, Figure, StepTime
 from advisor.report.replayed import Replayed, lines, replayed
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import of_unit

@@ -123,10 +123,9 @@ def estimate(case: Case) -> Estimate:
         fp32_gradients=wire_bytes(layout, settings) == 4,
     )
     activations = max(stage_activations(case))
-    host = 0.0
+    host = working = 0.0
     if settings.offload_optimizer:
         host, state = state.optimizer, StateBytes(state.parameters, state.gradients, 0.0)
-    working = 0.0
     if layout.data_strategy in ("fsdp2", "hsdp"):
         # Two layers gathered at a time: the one in use and the prefetched one, and gradients.
         weights, gradients, _ = ADAM_BYTES[settings.precision]
@@ -173,10 +172,8 @@ def _own_parameters(shape: TransformerShape, layout: Layout) -> float:
     # First and last stage hold the embeddings.
     edge = max(count.token_embedding + count.position_embedding, count.output_head)
     ends = embeddings if layout.pipeline == 1 else edge
-    layer = inside / shape.layers
-    most = max(
-        layer * layout.end_stage(shape.layers) + ends, layer * layout.largest_stage(shape.layers)
-    )
+    layer, layers = inside / shape.layers, shape.layers
+    most = max(layer * layout.end_stage(layers) + ends, layer * layout.largest_stage(layers))
     return most / layout.tensor
 
 
@@ -208,12 +205,9 @@ def stage_activations(case: Case) -> tuple[float, float, float]:
         # A layer's input, gathered over the tensor ranks, and its gradient from each matrix.
         whole = 3 if shape.gated_mlp else 2
         working += 2.0 * whole * layout.micro_batch * own_part * shape.hidden
+    loss = _loss(layout, settings)
     logits = output_activation_bytes(
-        shape,
-        layout.micro_batch,
-        own_part,
-        tensor_parallel=layout.tensor,
-        loss=_loss(layout, settings),
+        shape, layout.micro_batch, own_part, tensor_parallel=layout.tensor, loss=loss
     )
     last = working + ends * micro_batches_in_flight(layout, layout.pipeline - 1) + logits
     if layout.pipeline == 1:

@@ -102,15 +102,8 @@ class Layout:
     @property
     def strategy(self) -> str:
         """Its name as `advisor profile --strategy` takes it, parts joined by '+'."""
-        parts = []
-        if self.pipeline > 1:
-            parts.append("pp")
-        if self.tensor > 1:
-            parts.append("tp-sp")
-        if self.expert > 1:
-            parts.append("ep")
-        if self.context > 1:
-            parts.append("cp")
+        names = ("pp", self.pipeline), ("tp-sp", self.tensor), ("ep", self.expert)
+        parts = [name for name, ranks in (*names, ("cp", self.context)) if ranks > 1]
         if self.replicas > 1 or not parts:
             parts.append(self.data_strategy)
         return "+".join(parts)
@@ -192,7 +185,7 @@ def layouts(
     divide them, on different nodes or parts of one; experts are spread inside a node. Sequences
     are shared inside a node, in pieces of at least 4,096 tokens.
     """
-    contexts = _one(own.context) or tuple(_powers(max(1, min(gpus_per_node, sequence // 4096))))
+    contexts = _one(own.context) or _powers(max(1, min(gpus_per_node, sequence // 4096)))
     for tensor in _one(own.tensor) or _powers(min(gpus, gpus_per_node)):
         if gpus % tensor or not _divides_heads(shape, tensor, copies=own.tensor is not None):
             continue
@@ -293,16 +286,12 @@ def _chunks(layers: int, pipeline: int, accumulation: int, own: Own) -> tuple[in
     return (1, most)
 
 
-def _powers(limit: int) -> Iterator[int]:
-    value = 1
-    while value <= limit:
-        yield value
-        value *= 2
+def _powers(limit: int) -> list[int]:
+    """Powers of two from 1 to the limit."""
+    return [1 << power for power in range(limit.bit_length())]
 
 
 def _experts(shape: TransformerShape, data: int, room: int) -> tuple[int, ...]:
-    if shape.experts == 1:
-        return (1,)
     spread = min(shape.experts, data, max(1, room))
     return (1, spread) if spread > 1 else (1,)
 

@@ -248,8 +248,7 @@ def _limit(curve: Curve, device: Device, said: Machine | None) -> Ceiling | None
     # Whose network reads the device's memory.
     of_device = [one for one in machines_with(device.name) if one.network.kind != "tcp"]
     board = said.gpus_per_node if said else next((m.gpus_per_node for m in of_device), None)
-    ranks = curve.ranks
-    if ranks is None:
+    if (ranks := curve.ranks) is None:
         return None
     hosts = len(curve.hosts) if curve.hosts else _hosts(ranks, board)
     if hosts is None:
@@ -258,11 +257,8 @@ def _limit(curve: Curve, device: Device, said: Machine | None) -> Ceiling | None
     machines: list[Machine | None] = [said] if said is not None else [*of_device] or [None]
 
     def least(hosts: int, switched: bool = False) -> Ceiling | None:
-        limits = [
-            ceiling(curve.op, ranks, hosts, device, one, switched=switched) for one in machines
-        ]
-        known = [limit for limit in limits if limit is not None]
-        return min(known, key=lambda limit: limit.gbps, default=None)
+        found = (ceiling(curve.op, ranks, hosts, device, m, switched=switched) for m in machines)
+        return min(filter(None, found), key=lambda limit: limit.gbps, default=None)
 
     limit, best = least(hosts), max(map(curve.gbps, curve.points))
     if board and board > _MOST_BOARD and limit is not None and curve.reach_gbps > limit.gbps:

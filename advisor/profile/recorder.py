@@ -25,6 +25,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from advisor.errors import AdvisorError
 from advisor.profile import environment, files, names, outside_backward
 from advisor.profile.hook import construction
+from advisor.profile.hook.order import Order
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
 from advisor.vocabulary.recorded_steps import STEPS
 
@@ -77,6 +78,14 @@ class StepRecorder:
         self._counted: int | None = None
         self._range: Any = None
         self.ends_ns: deque[int] = deque(maxlen=names.LAST_STEPS + 1)
+
+    @classmethod
+    def at_once(cls, asked: Order, folder: Path, steps: int) -> StepRecorder:
+        """One that begins with the next step, and records what an order asks for."""
+        return cls(
+            folder, steps=steps, skip=0, ranks=asked.ranks, record_shapes=asked.record_shapes,
+            record_memory=asked.record_memory, record_stacks=asked.record_stacks,
+        )  # fmt: skip
 
     @property
     def finished(self) -> bool:

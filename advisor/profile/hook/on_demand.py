@@ -192,13 +192,6 @@ class OnDemand:
         from advisor.profile.recorder import StepRecorder
 
         self._wanted = None
-        self._recorder = StepRecorder(
-            self.folder / wanted.name,
-            steps=wanted.steps,
-            skip=0,
-            ranks=self.asked.ranks,
-            record_shapes=self.asked.record_shapes,
-            record_memory=self.asked.record_memory,
-            record_stacks=self.asked.record_stacks,
-        )
+        place = self.folder / wanted.name
+        self._recorder = StepRecorder.at_once(self.asked, place, wanted.steps)
         self._recorder.step()

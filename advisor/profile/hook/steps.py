@@ -182,15 +182,7 @@ class Steps:
         if not self.asked.traced:
             self._finish()
             return
-        self._recorder = StepRecorder(
-            self.folder,
-            steps=self.asked.traced,
-            skip=0,
-            ranks=self.asked.ranks,
-            record_shapes=self.asked.record_shapes,
-            record_memory=self.asked.record_memory,
-            record_stacks=self.asked.record_stacks,
-        )
+        self._recorder = StepRecorder.at_once(self.asked, self.folder, self.asked.traced)
         self._recorder.ends_ns.extend(self._ends_ns)
         # A script that ends first keeps what was recorded of it.
         atexit.register(self._recorder.close)

@@ -31,7 +31,7 @@ def command() -> None:
 @click.option("--force", is_flag=True, help="Replace an existing library.")
 def build(folder: Path, compiler: str | None, force: bool) -> None:
     """Compile libnccl-tuner-advisor.so."""
-    from advisor.tune.plugin import build_plugin
+    from advisor.tune.plugin.build import build_plugin
 
     out = build_plugin(folder, compiler=compiler, force=force).resolve()
     click.echo(f"Wrote {out}", err=True)
@@ -48,7 +48,8 @@ def check(file: Path, nccl: str) -> int:
     """
     from advisor.errors import AdvisorError
     from advisor.model.nccl.version import format_version, parse_version
-    from advisor.tune.plugin import TUNERS_SINCE, check_rules, parse_rules
+    from advisor.tune.plugin.parse import parse_rules
+    from advisor.tune.plugin.rules import TUNERS_SINCE, check_rules
 
     try:
         if file.stat().st_size > 4 * 1024 * 1024:

@@ -18,13 +18,9 @@ from hypothesis import strategies as st
 from advisor.cli.tuner_plugin import command
 from advisor.errors import AdvisorError
 from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS, legal
-from advisor.tune.plugin import (
-    Rule,
-    build_plugin,
-    check_rules,
-    format_rules,
-    parse_rules,
-)
+from advisor.tune.plugin.build import build_plugin
+from advisor.tune.plugin.parse import parse_rules
+from advisor.tune.plugin.rules import Rule, check_rules, format_rules
 from benchmarks.fuzz import sanitized as sanitized_code
 
 NCCL = (2, 29, 7)

@@ -20,7 +20,7 @@ from advisor.model.nccl.version import NcclVersion
 from advisor.model.topology import Topology
 from advisor.model.topology_machine import topology_of
 from advisor.tune.modelled import release_of
-from advisor.tune.plugin import Rule, format_rules
+from advisor.tune.plugin.rules import Rule, format_rules
 from advisor.tune.tuner_file import tuner_rules, winning_variables, write_tuner
 from tests.tune.test_plugin import Session, library, needs_compiler
 

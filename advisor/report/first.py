@@ -12,6 +12,7 @@ from advisor.metrics.timeline.parts import Parts, by_rank, mean
 from advisor.report import comparison as compared
 from advisor.report import comparison_notes, numbers, summary
 from advisor.report.figures import KINDS, Figure, StepBar, is_of, legend_for
+from advisor.report.gain import ends_ns
 from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
 
@@ -103,9 +104,7 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
     step_ns = report.verdict.values.get("step_ns") or average.window_ns
     gain, mark = None, ""
     if about is not None and about.savings_ns:
-        middle = about.savings_ns
-        ends = (about.savings_low_ns, about.savings_high_ns)
-        low, high = (middle if end is None else end for end in ends)
+        low, middle, high = ends_ns(about)
         open_ended = about.is_of_unknown_cost() or about.at_most_ns() is not None
         known = None if open_ended else middle / step_ns
         gain = (low / step_ns, known, high / step_ns)

@@ -46,6 +46,13 @@ def change_name(setting: str, value: str) -> str:
     return say(CHANGES, setting, {"value": value}) if setting in CHANGES else f"{setting}={value}"
 
 
+def ends_ns(finding: Finding) -> tuple[float, float, float]:
+    """Low, middle and high of what a finding gives; the middle stands for an unknown end."""
+    gain = float(finding.savings_ns or 0)
+    low, high = finding.savings_low_ns, finding.savings_high_ns
+    return gain if low is None else low, gain, gain if high is None else high
+
+
 def rests_on(finding: Finding, gain_ns: float) -> bool:
     """Whether what a finding saves is this very gain of a replay."""
     return gain_ns > 0 and abs((finding.savings_ns or 0) - gain_ns) <= _SAME * gain_ns

@@ -10,6 +10,7 @@ from advisor.findings import Finding
 from advisor.messages import GAINS, WHATIF, say
 from advisor.report.gain import (
     change_name,
+    ends_ns,
     gain_kind,
     gain_words,
     rests_on,
@@ -90,9 +91,9 @@ class Replayed:
         own = self.behind(findings)
         other = next((item for item in findings if sets(item, f"{self.setting}=")), None)
         if own is not None:
-            low, middle, high = _gain_of(own)
+            low, middle, high = ends_ns(own)
         elif other is not None and middle > 0:
-            low, middle, high = map(min, self._gain(), _gain_of(other))
+            low, middle, high = map(min, self._gain(), ends_ns(other))
         now = self.measured_ns
         same = replace(self, finding=own.id if own else "",
                        only_between=own is not None and own.is_of_unknown_cost())  # fmt: skip
@@ -162,7 +163,7 @@ def not_replayed(
     """(finding, what it gives) of those that say a gain which no replayed change shows."""
     shown = {it.finding for it in changes}
     return [
-        (item.title, gain_words(*_gain_of(item), 0.0, item.is_of_unknown_cost(), now_ns))
+        (item.title, gain_words(*ends_ns(item), 0.0, item.is_of_unknown_cost(), now_ns))
         for item in findings
         if item.savings_ns and item.id not in shown
     ]
@@ -170,12 +171,6 @@ def not_replayed(
 
 def _as_number(value: str) -> float:
     return float(value) if value.replace(".", "", 1).isdecimal() else 0.0
-
-
-def _gain_of(finding: Finding) -> tuple[float, float, float]:
-    gain = float(finding.savings_ns or 0)
-    low, high = finding.savings_low_ns, finding.savings_high_ns
-    return gain if low is None else low, gain, gain if high is None else high
 
 
 def _value(row: Row, groups: Mapping[str | None, str]) -> str:
@@ -187,21 +182,16 @@ def _value(row: Row, groups: Mapping[str | None, str]) -> str:
 
 
 def _of(row: Row, host: Sequence[int] | None, groups: Mapping[str | None, str]) -> Replayed:
-    measured = row["measured_step_ns"]
-    low, high = row["gain_low_ns"], row["gain_high_ns"]
-    if low is None:  # stores of earlier releases
-        low, high = (measured - (row[end] or row["step_ns"])
-                     for end in ("step_high_ns", "step_low_ns"))  # fmt: skip
     return Replayed(
         name=change_name(row["setting"], named_ranks(host) if host else _value(row, groups)),
         setting=row["setting"],
         step_ns=row["step_ns"],
-        step_low_ns=measured - high if row["step_low_ns"] is None else row["step_low_ns"],
-        step_high_ns=measured - low if row["step_high_ns"] is None else row["step_high_ns"],
-        measured_ns=measured,
+        step_low_ns=row["step_low_ns"],
+        step_high_ns=row["step_high_ns"],
+        measured_ns=row["measured_step_ns"],
         replayed_ns=row["replayed_step_ns"],
-        gain_low_ns=low,
-        gain_high_ns=high,
+        gain_low_ns=row["gain_low_ns"],
+        gain_high_ns=row["gain_high_ns"],
         extrapolates=bool(row["extrapolates"]),
         inconclusive=bool(row["inconclusive"]),
     )

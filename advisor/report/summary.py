@@ -227,9 +227,7 @@ def per_step(finding: Finding) -> str:
 
 def is_nothing(finding: Finding) -> bool:
     """Whether even the high end of a known gain is below all that a clock shows."""
-    if finding.savings_ns is None:
-        return False
-    return max(finding.savings_ns, finding.savings_high_ns or 0) < _LEAST_SHOWN_NS
+    return finding.savings_ns is not None and finding.most_ns() < _LEAST_SHOWN_NS
 
 
 def share(finding: Finding) -> str:

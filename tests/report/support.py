@@ -316,11 +316,10 @@ def add_everything(store: Store, ranks: int = 4) -> None:
     add_fabric(store, list(range(ranks)))
     for value, step_ms, current in ((1, 100, True), (25, 88, False), (100, 86, False)):
         con.execute(
-            "INSERT INTO whatif VALUES (?, 'bucket_cap_mb', ?, ?, ?, ?, ?, ?, ?, ?,"
-            " NULL, NULL, NULL)",
+            "INSERT INTO whatif VALUES (?, 'bucket_cap_mb', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, false)",
             [
                 RUN, str(value), current, step_ms * MS, (step_ms - 3) * MS, (step_ms + 3) * MS,
-                100 * MS, 101 * MS, value == 100,
+                100 * MS, 101 * MS, value == 100, (97 - step_ms) * MS, (103 - step_ms) * MS,
             ],
         )  # fmt: skip
     for trial, settings, step_ms in (

@@ -13,6 +13,7 @@ from advisor.report import crop, humanise, lacking, pasted, summary
 from advisor.report.charts.timeline import MAX_MARKS
 from advisor.report.data_table import DataTable
 from advisor.report.figures import Figure, GainBar
+from advisor.report.gain import ends_ns
 from advisor.report.sections.section import slug
 from advisor.store.store import Store
 from advisor.vocabulary.words import lower_first
@@ -72,7 +73,7 @@ def views(
     """
     taken = set(_RESERVED)
     rules = {outcome.rule for outcome in report.outcomes}
-    most = max((max(_ends(item)) for item in report.findings if item.savings_ns), default=0.0)
+    most = max((max(ends_ns(item)) for item in report.findings if item.savings_ns), default=0.0)
     drawn = _with_pictures(report)
     several = len(report.runs) > 1
     asked = {*rules} if several else set[str]()
@@ -137,7 +138,7 @@ def legend(report: FindingsReport) -> str:
         for item in shown
         if item.id != report.verdict.finding
         and item.run == (report.verdict.run or item.run)
-        and 0 < _MORE * exposed_ns < _ends(item)[2]
+        and 0 < _MORE * exposed_ns < ends_ns(item)[2]
         and max(item.claims, key=lambda kind: item.claims[kind], default="") == "transfer"
     ]
     values = {
@@ -208,19 +209,11 @@ def _kind(link: str, rules: set[str]) -> str:
     return "rule" if link in rules else ""
 
 
-def _ends(finding: Finding) -> tuple[float, float, float]:
-    """Low, middle and high of the gain, ns, in this order."""
-    middle = float(finding.savings_ns or 0)
-    low = middle if finding.savings_low_ns is None else float(finding.savings_low_ns)
-    high = middle if finding.savings_high_ns is None else float(finding.savings_high_ns)
-    return min(low, middle), middle, max(high, middle)
-
-
 def _gain(finding: Finding, name: str, most_ns: float) -> Figure | None:
     if not finding.savings_ns or not most_ns or summary.is_nothing(finding):
         return None
     words = summary.per_step(finding)
-    low, middle, high = _ends(finding)
+    low, middle, high = ends_ns(finding)
     known = None if finding.is_of_unknown_cost() else middle
     bar = GainBar(low, known, high, most_ns, f"sev-{finding.severity}", words)
     return Figure(f"gain-{name}", words, description=f"Gain: {words}", drawing=bar)

@@ -13,7 +13,7 @@ from advisor.metrics.timeline.statistics import Floats, huber, spread
 SIGNIFICANT = 4.0
 """An offset must exceed this many standard errors, and ranks of one host differ by as many."""
 # Largest message over smallest that lets a slope be told from an intercept.
-_SIZE_RANGE = 2.0
+SIZE_RANGE = 2.0
 # A drift needs this much time to show (50 ppm, a poor clock, is 50 us after one second).
 DRIFT_SPAN_NS = 2_000_000_000
 # No clock drifts by more: NTP and the kernel correct up to 500 ppm, and quartz is off by under 100.
@@ -91,6 +91,6 @@ def _sizes(pairs: Sequence[tuple[Call, Call]]) -> tuple[list[Floats], bool]:
             continue
         regressors.append(column)
         known = column[column > 0]
-        if known.max() >= _SIZE_RANGE * known.min() and len(np.unique(known)) > 1:
+        if known.max() >= SIZE_RANGE * known.min() and len(np.unique(known)) > 1:
             identified = True
     return regressors, identified

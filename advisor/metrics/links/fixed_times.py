@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.metrics.clocks.ends import SIZE_RANGE
 from advisor.metrics.links.durations import Durations
 from advisor.metrics.links.expected import Assumption
 from advisor.metrics.rings.nccl import PASSES
@@ -22,8 +23,6 @@ _USUAL_TIMES = 4.0
 (benchmarks/calibration.py: the estimate is 0.27 of it in the middle, up to 64 KB)."""
 MANY_TIMES = 2.5 * _USUAL_TIMES
 """Beyond any of those tables."""
-_APART = 2.0
-"""The largest size over the smallest, from which a rate shows."""
 _LEAST = 0.1
 """Of a call's time: less is what a line through sizes is off by, as protocols change with them."""
 _LEAST_ERROR = 0.03
@@ -52,7 +51,7 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
     kinds = max(families.values(), key=lambda own: sum(one.total_ns for one in own))
     sizes = np.array([one.kind.bytes for one in kinds], dtype=np.float64)
     usual_ns = few_bytes_ns(kinds[0], between)
-    if usual_ns is None or sizes.max() < _APART * sizes.min():
+    if usual_ns is None or sizes.max() < SIZE_RANGE * sizes.min():
         return None
     times = np.exp([float(np.median(one.log_ns)) for one in kinds])
     errors = times * np.hypot([float(np.median(one.errors)) for one in kinds], _LEAST_ERROR)

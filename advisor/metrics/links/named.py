@@ -19,7 +19,7 @@ LIKELY = 0.8
 after all, that is what the steps cost."""
 _REST = 0.1
 """No edge is named where more than what Found.locations leave out is for all links alike."""
-_MOST_NAMED = 6
+MOST_NAMED = 6
 """A longer list fits no line, and sends nobody to look at anything."""
 
 _LONGEST = 40
@@ -105,7 +105,7 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
             return culprit("edge", words, ranks[0], ranks[1])
         return culprit("rail", f"a NIC of rail {slot[ranks[0]]}, beside {name.ranks(ranks)}",
                        ranks[0])  # fmt: skip
-    if everywhere or len(places) > _MOST_NAMED:
+    if everywhere or len(places) > MOST_NAMED:
         what = "NVLink" if first.inside else "the network"
         way = " (latency)" if all(place.latency for place in places) else ""
         return culprit("candidates", f"{what} of {name.hosts(ranks)}{way}", ranks[0])
@@ -174,16 +174,16 @@ class Name:
     def ranks(self, ranks: Sequence[int]) -> str:
         if len(ranks) == 1:
             return self.rank(ranks[0])
-        shown = ", ".join(map(str, ranks[:_MOST_NAMED]))
-        return f"ranks {shown}" + (" …" if len(ranks) > _MOST_NAMED else "")
+        shown = ", ".join(map(str, ranks[:MOST_NAMED]))
+        return f"ranks {shown}" + (" …" if len(ranks) > MOST_NAMED else "")
 
     def hosts(self, ranks: Sequence[int]) -> str:
         own = sorted({str(self.home[rank]) for rank in ranks}, key=_by_number)
-        shown = ", ".join(own[:_MOST_NAMED]) + (" …" if len(own) > _MOST_NAMED else "")
+        shown = ", ".join(own[:MOST_NAMED]) + (" …" if len(own) > MOST_NAMED else "")
         # A host without a name has that of its rank (see `attribution`): then ranks are meant.
         if all(str(self.home[rank]) == f"rank {rank}" for rank in ranks):
             return some_ranks(ranks)
-        is_long = len(own) > _MOST_NAMED or len(shown) > _LONGEST
+        is_long = len(own) > MOST_NAMED or len(shown) > _LONGEST
         if is_long and 1 < len(own) == len(set(self.home.values())):
             return f"all {len(own)} hosts"
         if own[0].startswith("node "):  # a name that devices tell says what it is

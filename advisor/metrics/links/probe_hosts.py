@@ -10,10 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from advisor.metrics.links.named import MOST_NAMED
 from advisor.metrics.rings.locations import Home
-
-_MOST_NAMED = 8
-"""Hosts in one sentence."""
 
 
 class Joined(NamedTuple):
@@ -98,5 +96,5 @@ def _short(host: Home) -> str:
 
 def _names(hosts: Mapping[int, Home]) -> str:
     names = sorted({str(host) for host in hosts.values()})
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more

@@ -81,19 +81,13 @@ def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
             "run": data.run,
             "kind": "candidates" if not only else "rank" if len(only) == 1 else "host",
             "src": only[0] if only else None,
-            "dst": None,
             "host": data.infos[only[0]].host if only and only[0] in data.infos else None,
-            "process_group": None,
             "candidates": None if only else str(ranks),
             "calls": len(stalled),
-            "measured_gbps": None,
-            "expected_gbps": None,
             "expected_from": "stalls",
             "excess_ns_per_step": round(float(each.sum()) / len(lost)),
             "excess_low_ns": round(low / len(lost)),
             "excess_high_ns": round(high / len(lost)),
-            "p_value": None,
-            "evidence": None,
         }
     ]
 

@@ -14,10 +14,6 @@ from advisor.metrics.timeline.statistics import Floats
 _ROUNDS = 8
 """Until starts and ends agree on the clocks: each moves what is left by what paths leave open. The
 first go to and fro where clocks are off by more than ranks come apart."""
-_STILL_NS = 1.0
-"""By less than what traces resolve no clock need be moved."""
-_WORTH_LEAVING = 0.25
-"""This share at rest is left out of the rounds: to copy the rest costs about half a round."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +85,12 @@ def settled(block: Block, reached: Floats, last: Floats, unread: float | None) -
         before = off
         off = np.stack([-usual[own == host].mean(axis=0) for host in range(hosts)])
         off = off[:, None, None, None]
-        still = (np.abs(off - before) < _STILL_NS).all(axis=0).ravel()
+        # By less than what traces resolve no clock need be moved.
+        still = (np.abs(off - before) < RESOLUTION_NS).all(axis=0).ravel()
         if still.all():
             break
-        if still.mean() > _WORTH_LEAVING:
-            moving, last = moving[~still], last[..., ~still]
-            reached, off = reached[..., ~still], off[..., ~still]
+        moving, last = moving[~still], last[..., ~still]
+        reached, off = reached[..., ~still], off[..., ~still]
     return found.reshape(*found.shape[:2], *shape)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from advisor.metrics.lateness.work import Compared, compare_work
+from advisor.metrics.lateness.work import Compared, _more_by_step, compare_work
 from advisor.store.store import Store
 
 _MS = 1_000_000
@@ -178,3 +178,10 @@ def test_six_steps_tell_that_three_times_the_work_is_no_chance(steps: int, seen:
     assert found.work == pytest.approx(3.0)
     assert (found.cause_p_value < 0.01) is seen
     assert _compared(given(64), given(64), steps=steps).cause_p_value == 1.0
+
+
+def test_what_a_rank_has_more_in_some_steps_counts_where_its_mean_is_no_more() -> None:
+    by_step = [4.0, 1.0, 4.0, 1.0], [[1.0], [4.0], [1.0], [4.0]]
+    assert _more_by_step(*by_step) == 0.6  # 6 of 10
+    assert _more_by_step([1.0, 1.0], [[1.0, 2.0], [1.0, 2.0]]) == 0.0
+    assert _more_by_step([], []) is None

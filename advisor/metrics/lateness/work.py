@@ -27,8 +27,7 @@ _BACKWARD = "autograd::engine::evaluate_function: "
 _FEWEST = 3
 # A slow host slows all it runs: one operator that holds this share of the excess is more work.
 _MOSTLY = 0.5
-# Peers that a rank is compared with: the median of so many does not hang on one.
-_MOST_PEERS = 8
+_MOST_PEERS = 8  # of a rank: the median of so many does not hang on one
 
 _BySteps = dict[int, dict[str, float]]  # step -> operator -> FLOPs
 # rank -> its FLOPs; rank -> operator -> its main shape.
@@ -45,7 +44,7 @@ class Compared(NamedTuple):
     more FLOPs than each peer in step after step, by chance; ``pace_p_value``: of so many kinds of
     its kernels taking so much longer. ``mean_pace``: by the mean of calls of equal shapes, not the
     median: other processes on a host's cores stop a few calls for long, and a device may throttle
-    in some of the steps.
+    in some of the steps. ``more_by_step``: what it has more in the steps where it has more, of all.
     """
 
     work: float | None
@@ -58,6 +57,7 @@ class Compared(NamedTuple):
     cause_p_value: float = 1.0
     pace_p_value: float = 1.0
     mean_pace: float | None = None
+    more_by_step: float | None = None
 
 
 def compare_work(
@@ -166,10 +166,9 @@ def _by_time(times: Mapping[str, tuple[float, float]], pace: float, by_shape: Co
     if peers and usual_others and others / usual_others - 1 > _MOSTLY * (own / peers - 1):
         return by_shape
     name = name.removeprefix(_BACKWARD)
-    return Compared(
-        work, pace, name, own_ns=round(own), usual_ns=round(peers),
-        cause_p_value=by_shape.cause_p_value, mean_pace=by_shape.mean_pace,
-    )  # fmt: skip
+    return by_shape._replace(
+        work=work, operator=name, own=None, usual=None, own_ns=round(own), usual_ns=round(peers)
+    )
 
 
 def _by_shape(
@@ -179,40 +178,45 @@ def _by_shape(
     shapes: Mapping[int, Mapping[str, str]],
 ) -> Compared:
     """By the FLOPs of recorded shapes; without its pace."""
-    others = [peer for peer in chosen[1:] if peer in flops]
-    if rank not in flops or not others:
+    if rank not in flops or not (others := [peer for peer in chosen[1:] if peer in flops]):
         return Compared(None, None)
     means = {r: _mean(by_step) for r, by_step in flops.items()}
     own, usual = means[rank], {}
     for operator in own:
-        found = [means[peer][operator] for peer in others if operator in means[peer]]
-        if found:
+        if found := [means[peer][operator] for peer in others if operator in means[peer]]:
             usual[operator] = float(np.median(found))
     total = sum(usual.values())
     work = sum(own[name] for name in usual) / total if total else None
-    compared = Compared(work, None)
+    steps = sorted(set.intersection(*(set(flops[r]) for r in (rank, *others))))
+    by_step = [sum(flops[rank][step].values()) for step in steps]
+    peers = [[sum(flops[r][step].values()) for r in others] for step in steps]
+    compared = Compared(work, None, more_by_step=_more_by_step(by_step, peers))
     if work is None or abs(work - 1) < 0.005:
         return compared
-    compared = compared._replace(cause_p_value=_by_chance(rank, others, flops))
+    compared = compared._replace(cause_p_value=_by_chance(by_step, peers))
     name = max(usual, key=lambda it: abs(own[it] - usual[it]))
     mine = shapes[rank][name]
     theirs = next((shapes[p][name] for p in others if name in shapes[p]), None)
     return compared if theirs == mine else compared._replace(operator=name, own=mine, usual=theirs)
 
 
-def _by_chance(rank: int, others: Sequence[int], flops: Mapping[int, _BySteps]) -> float:
-    """How often equal ranks would differ as much over the steps that all of them recorded.
+def _more_by_step(own: Sequence[float], peers: Sequence[Sequence[float]]) -> float | None:
+    usual = [float(np.median(of)) for of in peers]
+    more = float(np.subtract(own, usual).clip(0).sum())
+    return round(more / sum(usual), 4) if sum(usual) else None
+
+
+def _by_chance(own: Sequence[float], peers: Sequence[Sequence[float]]) -> float:
+    """How often equal ranks would differ as much; ``peers``: of each step those of all others.
 
     Where its least step has more than any step of a peer, all values may be dealt anew (Fisher):
     signs alone leave six steps of three times the work to chance.
     """
-    totals = {r: {step: sum(of.values()) for step, of in flops[r].items()} for r in (rank, *others)}
-    steps = set.intersection(*(set(own) for own in totals.values()))
-    more = [totals[rank][step] - max(totals[r][step] for r in others) for step in sorted(steps)]
-    most = max((totals[r][step] for r in others for step in steps), default=math.inf)
-    apart = min((totals[rank][step] for step in steps), default=0.0) > most
-    dealt = 1 / math.comb(len(totals) * len(steps), len(steps)) if apart else 1.0
-    return min(1.0, len(totals) * min(dealt, sign_flip_tail(more)))
+    most = [max(of) for of in peers]
+    ranks = 1 + len(peers[0]) if peers else 1
+    apart = min(own, default=0.0) > max(most, default=math.inf)
+    dealt = 1 / math.comb(ranks * len(own), len(own)) if apart else 1.0
+    return min(1.0, ranks * min(dealt, sign_flip_tail(np.subtract(own, most).tolist())))
 
 
 def _mean(by_step: Mapping[int, Mapping[str, float]]) -> dict[str, float]:

@@ -28,8 +28,7 @@ MACHINES = frozenset({"no-free-core"})
 _DEPTH = {"where": 0, "who": 1, "why": 2}
 
 MOST_COMPARED = 500
-"""Findings of a run that are held against each other, the worst ones: twice what our rules can say.
-The work grows as the square of their number, and rules from elsewhere are any number."""
+"""Findings that are held against each other, the worst ones: twice what our rules can say."""
 
 Claimed = tuple[Finding, Ledger]
 _Order = Callable[[Finding, Finding], bool]
@@ -39,8 +38,14 @@ def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Claimed]:
     """Causes only, worst first; each lists in ``merged`` the findings that are its effects."""
     ledgers = {id(finding): ledger for finding, ledger in found}
     ordered = rank_findings([finding for finding, _ in found], rules)
-    worst = ordered[:MOST_COMPARED]
-    parent = effects([(finding, ledgers[id(finding)]) for finding in worst], rules)
+    claimed = [(finding, ledgers[id(finding)]) for finding in ordered[:MOST_COMPARED]]
+    parent = effects(claimed, rules)
+    # The job can change what a machine explains only by way of something else.
+    for index, via in [*parent.items()]:
+        (item, _), root = claimed[index], claimed[_root(index, parent)]
+        of_machine = root is not claimed[via] and root[0].rule in MACHINES
+        if of_machine and item.savings_ns and not _share(claimed[index], root):
+            del parent[index]
     merged: dict[int, list[Finding]] = {}
     for index in parent:
         merged.setdefault(_root(index, parent), []).append(ordered[index])
@@ -52,8 +57,8 @@ def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Claimed]:
         update: dict[str, object] = {
             "merged": [Effect(rule=item.rule, where=item.where) for item in of_it]
         }
-        itself = (finding, ledgers[id(finding)])
-        beside = [item for item in of_it if _is_beside((item, ledgers[id(item)]), itself, rules)]
+        own = (finding, ledgers[id(finding)])
+        beside = [item for item in of_it if _is_beside((item, ledgers[id(item)]), own, rules)]
         if beside:
             others = {item.process_group for item in beside}
             ranks = sorted(ledgers[id(beside[0])].ranks or beside[0].ranks)
@@ -130,10 +135,7 @@ def _first_beside(
 
 
 def _is_beside(one: Claimed, two: Claimed, rules: Mapping[str, Rule]) -> bool:
-    """Whether two findings say the same of groups side by side (the replicas of a mesh).
-
-    No rank is in both, and the gains are alike: a step gains them once, by one setting.
-    """
+    """Whether two say the same of groups side by side (replicas of a mesh), gained only once."""
     (item, ledger), (other, theirs) = one, two
     if item.rule != other.rule:
         return False
@@ -152,7 +154,7 @@ def _is_beside(one: Claimed, two: Claimed, rules: Mapping[str, Rule]) -> bool:
 
 
 def _share(effect: Claimed, cause: Claimed) -> float:
-    """How much of what one finding claims goes with the other."""
+    """How much of what one claims goes with the other."""
     return covered(effect[1], [cause[1]], alike=effect[0].rule == cause[0].rule)
 
 
@@ -175,8 +177,7 @@ def _gives_surely_less(cause: Finding, effect: Finding, *, as_deep: bool) -> boo
 
 
 def _severe_enough(cause: Finding, effect: Finding) -> bool:
-    """Nobody looks for a warning under a hint. What may give nothing may be all of the effect, and
-    what may give all of it (work that moves to others) is as severe."""
+    """Nobody looks for a warning under a hint; what may give all of the effect is as severe."""
     gain_ns = cause.at_most_ns() or cause.savings_ns or 0
     return SEVERITY_ORDER[cause.severity] <= SEVERITY_ORDER[effect.severity] or (
         cause.severity != Severity.INFO
@@ -187,9 +188,8 @@ def _severe_enough(cause: Finding, effect: Finding) -> bool:
 def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
     """Worst severity first, then recoverable time, then names (so that order is stable).
 
-    Time counts by the geometric mean of its middle and the low end of its interval, times the
-    probability of the cause: of two causes that may give back as much, the surer one comes first,
-    then what more likely gives nothing, and last what has no gain. Where that is a tie too, a
+    Time counts by the geometric mean of its middle and its low end, times the probability: of two
+    causes that may give back as much the surer one comes first, last what has no gain. In ties a
     rule's ``first_in_ties`` decides, and among its own findings its ``keeps_order``.
     """
     as_found = {rule.id for rule in rules.values() if rule.keeps_order}

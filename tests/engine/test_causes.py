@@ -201,6 +201,17 @@ def test_what_gives_surely_less_is_not_why_all_of_a_loss_is_lost() -> None:
     assert names(merge(both, RULES)) == ["prefetch-missing"]
 
 
+def test_what_a_machine_explains_only_by_way_of_a_late_rank_the_job_can_change() -> None:
+    """A rank lacks cores, is late for it, and sends objects that its peers wait for."""
+    cores = claimed(finding("no-free-core", 37_000_000), 1.0, 1, 2, 3, 4)
+    late = claimed(finding("straggler-rank", 28_000_000), 1.0, 1, 2, 3, 5, 6)
+    objects = claimed(finding("redundant-collectives", 24_000_000), 1.0, 5, 6)
+    assert names(merge([late, objects], RULES)) == ["straggler-rank"]
+    kept = merge([cores, late, objects], RULES)
+    assert sorted(names(kept)) == ["no-free-core", "redundant-collectives"]
+    assert labels(next(item for item in kept if item.merged)) == ["straggler-rank (here)"]
+
+
 def gather(rule: str, savings: int, low: int, high: int, group: str = "0") -> Finding:
     return finding(
         rule, savings, "critical", savings_low_ns=low, savings_high_ns=high, process_group=group

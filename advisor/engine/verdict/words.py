@@ -52,7 +52,8 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
         record = how_to_record.all_ranks(sandbox, missing=True) if _may_wait(believed, it) else []
         why, steps = [*believed.because[:1]], of_finding(believed, record)
         if not any(". " in text for text in why):
-            why += [*_beside(believed, it, values), *believed.because[1:]]
+            beside = _beside(believed, it, values)
+            why += [*beside, *believed.because[1:], *_cores_beside(believed, it, values)]
     else:
         why, steps = _why(decision, values), next_steps(decision, it, sandbox)
     return Verdict(
@@ -160,13 +161,18 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
 
 def _beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[str]:
     """What else is lost beside a finding, and why it may give more than there is to see."""
-    warned = (item for item in it.findings if item.severity is not Severity.INFO)
-    held = next((item for item in warned if item.rule in MACHINES and item is not found), None)
-    if held is not None:
-        return [say(WHYS, "beside-cores", values | {"held_ns": held.savings_ns})]
-    if it.shares is None or not found.savings_ns:
+    if _cores_beside(found, it, values) or it.shares is None or not found.savings_ns:
         return []
     return _idle_beside(found, it, values) or _communication_beside(found, it, it.shares, values)
+
+
+def _cores_beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[str]:
+    """What others take of the machine: where the cause leaves room, as the list says it too."""
+    warned = (item for item in it.findings if item.severity is not Severity.INFO)
+    held = next((item for item in warned if item.rule in MACHINES and item is not found), None)
+    if held is None:
+        return []
+    return [say(WHYS, "beside-cores", values | {"held_ns": held.savings_ns})]
 
 
 def _communication_beside(

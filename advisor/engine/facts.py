@@ -38,6 +38,7 @@ class Facts(NamedTuple):
     noise_ns: int | None
     profiler_ns: int = 0
     purpose: str | None = None
+    is_torch: bool = True
     is_amd: bool = False
     made_by: str | None = None
     """The library whose code builds DDP; '' where the script does, None where nothing tells."""

@@ -142,6 +142,7 @@ CREATE TABLE rank_content (
   purpose VARCHAR,                  -- 'training' 'inference' (an engine's) 'forward' (a model's operators, none of training); null if nothing tells
   engine VARCHAR,                   -- the engine of inference ('vLLM', 'SGLang' ...) or the framework of training ('DeepSpeed')
   alone BOOLEAN,                    -- whether nothing in the recording is of a job of several ranks
+  by_torch BOOLEAN,                 -- whether PyTorch wrote it, or its operators or kernels are in it; null without either and without kernels
   replays BOOLEAN,                  -- whether most of what its device did are replays of CUDA graphs
   prefetches BOOLEAN                -- whether FSDP2 was told what to gather ahead in the forward pass, which it does not by itself
 );

@@ -115,7 +115,7 @@ def _of_host(it: Situation) -> str:
     """What to read of the host's part in the idle time; a start does not measure what follows."""
     kind = it.idling.get("kind")
     if it.facts.steps < 2 and kind in _STARTS and it.idling["idle_ns"] >= LOST * it.step_ns:
-        return say(STEPS, "after-start", {})
+        return say(STEPS, "after-start", {"is_torch": it.facts.is_torch})
     named = kind == "pause" and it.idling.get("name") is not None
     return say(STEPS, "host", {"rule": _OF_KIND.get(str(kind), "launch-bound"), "named": named})
 

@@ -42,7 +42,8 @@ SELECT r.*,
   greatest(0, typical_ns - (SELECT max(list_median(try_cast(try_cast(metadata AS JSON)
     -> '$.advisor.steps_before_ns' AS BIGINT[]))) FROM rank))::BIGINT
     AS profiler_ns, -- by which recorded steps are longer than those before; 0: not known
-  (SELECT max(purpose) FROM rank_content) AS purpose              -- 'training' 'inference' 'forward'; null: unknown
+  (SELECT max(purpose) FROM rank_content) AS purpose,             -- 'training' 'inference' 'forward'; null: unknown
+  coalesce((SELECT bool_or(by_torch) FROM rank_content), true) AS is_torch -- false: nothing of PyTorch was recorded
 FROM spread, (
   SELECT count(*) - (SELECT count(*) FROM blind_rank) AS ranks_read, -- recordings of a device's work
     -- ranks of the job; null if unknown. torch's profiler notes a job of several, and so do its calls.

@@ -5,6 +5,7 @@ whether it is training or inference. Without this, nothing found in nothing woul
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,6 +55,8 @@ _OF_SEVERAL = (
 )
 # pytorch/pytorch torch/distributed/fsdp/_fully_shard/_fsdp_state.py: what was set to be prefetched
 _PREFETCHES = r"^FSDP::forward_prefetch for "
+# PyTorch's kernels, and those that Inductor writes (torch/_inductor/codegen/triton.py).
+_OF_TORCH = re.compile(r"\bat::|\bc10::|_ZN2at|at_cuda_detail|\btriton_")
 _MOST_NAMED = 5
 # Matrix products, convolutions and attention, and which of them work on 16 bits or fewer, by their
 # names: cuBLAS (bf16_s16816gemm, h884gemm, hgemm), CUTLASS (cutlass::bfloat16_t), cuBLASLt's nvjet
@@ -148,9 +151,10 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
     purpose, engine, communicates, prefetches = _purpose(con, run)
     narrow, plain = _precisions(con, run, on_device=on_device)
     gradients = _largest_gradients(con, run)
+    ((torchs,),) = rows(con, "SELECT bool_or(format = 'kineto') FROM source WHERE run = $1", [run])
     found = []
     for rank, ops, runtime, launches, notes, python, spans, graphs, events in kinds:
-        all_ns, known_ns, unknown = kernels.get(rank, (0, 0, []))
+        all_ns, known_ns, unknown, by_torch = kernels.get(rank, (0, 0, [], None))
         found.append(
             {
                 "run": run,
@@ -171,6 +175,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
                 "purpose": purpose,
                 "engine": engine,
                 "alone": not communicates,
+                "by_torch": True if torchs or ops > 0 else by_torch,
                 "prefetches": prefetches,
                 "replays": graphs and events > 2 * launches,
             }
@@ -192,14 +197,16 @@ def _precisions(con: Any, run: str, *, on_device: bool) -> tuple[dict[int, float
     return shares, plain
 
 
-def _kernels(con: Any, run: str) -> Mapping[int, tuple[int, int, list[dict[str, Any]]]]:
-    """rank -> time in kernels, time in those understood (ns), the others by time."""
-    result: dict[int, tuple[int, int, list[dict[str, Any]]]] = {}
+def _kernels(con: Any, run: str) -> Mapping[int, tuple[int, int, list[dict[str, Any]], bool]]:
+    """rank -> time in kernels, time in those understood (ns), the others by time, and whether one
+    of them is PyTorch's."""
+    result: dict[int, tuple[int, int, list[dict[str, Any]], bool]] = {}
     for rank, name, calls, ns, known in rows(con, _KERNELS, [run, compute_pattern()]):
-        all_ns, known_ns, unknown = result.get(rank, (0, 0, []))
+        all_ns, known_ns, unknown, by_torch = result.get(rank, (0, 0, [], False))
         if not known:
             unknown.append({"name": str(name)[:200], "calls": calls, "ns": ns})
-        result[rank] = (all_ns + ns, known_ns + (ns if known else 0), unknown)
+        by_torch = by_torch or _OF_TORCH.search(str(name)) is not None
+        result[rank] = (all_ns + ns, known_ns + (ns if known else 0), unknown, by_torch)
     return result
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import advisor
 from advisor.cli import main
 from advisor.errors import AdvisorError
 from advisor.ingest.detect import detect
@@ -420,3 +421,16 @@ def test_a_database_that_holds_what_its_program_printed_is_no_log(tmp_path: Path
     con.commit()
     con.close()
     assert detect(Source.of(path, 0)) is nsys
+
+
+@pytest.mark.parametrize("kernel", ["gemm", "void at::native::reduce_kernel<512>"])
+def test_kernels_tell_whether_pytorch_launched_them(tmp_path: Path, kernel: str) -> None:
+    path = export(tmp_path / "a.sqlite")
+    con = sqlite3.connect(path)
+    con.execute("UPDATE StringIds SET value = ? WHERE id = 1", [kernel])
+    con.execute("DELETE FROM NVTX_EVENTS WHERE text LIKE 'aten::%'")
+    con.commit()
+    con.close()
+    with advisor.load(str(path)) as run:
+        (found,) = run.sql("SELECT DISTINCT by_torch FROM rank_content").to_dict("records")
+    assert found["by_torch"] is (kernel != "gemm")

@@ -12,6 +12,8 @@ from advisor.metrics.collectives.call import Call, when_moving
 from advisor.metrics.collectives.groups import process_groups
 from advisor.metrics.collectives.spans import update_spans
 from advisor.metrics.host.lead import IdleSplit, asked_late, split_idle
+from advisor.metrics.host.queue import stream_waits
+from advisor.metrics.host.stretches import held_compute
 from advisor.metrics.load import RankData, RunData
 from advisor.metrics.timeline.contention import exclusive_ns
 from advisor.metrics.timeline.intervals import Int64s, Intervals
@@ -136,6 +138,12 @@ def write_breakdowns(con: Any, data: RunData) -> None:
                 exposed = one.occupancy.exposed_comm
                 extra["late_comm_host_ns"] = (exposed & late.by_pace).covered(low, high)
                 extra["late_comm_sync_ns"] = (exposed & late.by_wait).covered(low, high)
+                held = Intervals.empty()
+                if one.gaps.by_wait.any():
+                    waits = stream_waits(data.events, rank)
+                    held = held_compute(line, one.occupancy, one.activity, waits)
+                alone = (exposed & held) - late.by_wait
+                extra["late_compute_sync_ns"] = alone.covered(low, high)
             if idle is not None:
                 updates = update_spans(one.spans).intervals()
                 extra["idle_optimizer_ns"] = (idle.host & updates).covered(low, high)

@@ -244,7 +244,8 @@ CREATE TABLE step_breakdown (
   idle_launch_gap_ns BIGINT,        -- idle although queued; null on CPU
   idle_sync_ns BIGINT,              -- idle because the host had waited for the device; null on CPU
   late_comm_host_ns BIGINT,         -- of exposed_comm_ns: gathers that a late host asked for too late; null on CPU
-  late_comm_sync_ns BIGINT          -- of exposed_comm_ns: gathers asked for late after waiting for the device; null on CPU
+  late_comm_sync_ns BIGINT,         -- of exposed_comm_ns: gathers asked for late after waiting for the device; null on CPU
+  late_compute_sync_ns BIGINT       -- of exposed_comm_ns: no compute beside it, as that was launched late after waiting for the device; null on CPU
 );
 
 -- Calls that could not be matched across ranks, per process group.

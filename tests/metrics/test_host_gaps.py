@@ -10,7 +10,7 @@ import pytest
 import advisor
 from advisor.findings import Severity, VerdictKind
 from advisor.metrics.host.gaps import _recorded_until, _steps_of
-from advisor.metrics.host.lead import _QUEUED, _longest_lead
+from advisor.metrics.host.stretches import _QUEUED, _longest_lead
 from advisor.metrics.steps.annotated import Step, Steps
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.metrics.timeline.timeline import Timeline

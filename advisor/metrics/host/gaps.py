@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.host.activity import KINDS, OWN_WORK_NS, HostActivity, largest
-from advisor.metrics.host.lead import PAUSE_NS, WAITS, Gaps
+from advisor.metrics.host.lead import PAUSE_NS, Gaps
+from advisor.metrics.host.stretches import WAITS
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s

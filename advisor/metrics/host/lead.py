@@ -17,6 +17,7 @@ import numpy as np
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.host.activity import KINDS, OWN_WORK, HostActivity
+from advisor.metrics.host.stretches import WAITS, stretches
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Bools, Int64s, Intervals
@@ -27,12 +28,8 @@ _NAMED = (
     "garbage-collection", "data-loading", "unused-parameter-scan", "allocator", "graph-capture",
     "loading",
 )  # fmt: skip
-WAITS = ("synchronisation", "blocking-copy")
 # A launch takes microseconds, with Python around it a millisecond: this is other work of the host.
 PAUSE_NS = 20_000_000
-# Launches that a stream's queue holds, before the next one blocks: "about 1000" by measurement
-# (NVIDIA developer forums 68937, Stack Overflow 53970187). A host is no further ahead than that.
-_QUEUED = 1_024
 BARRIER = "barrier"
 
 
@@ -83,30 +80,20 @@ def device_gaps(
     busy = occupancy.busy
     if not line.on_device or len(busy) < 2:
         return None
-    low, high = busy.end[:-1], busy.start[1:]
-    following = np.minimum(np.searchsorted(line.start, high, side="left"), len(line) - 1)
-    known = line.launch[following] != MISSING
-    launch = _enqueued(line.launch[following], high, activity.union("loading"))
-    # From a launch to the device on an idle stream; what takes longer waits for something else.
-    late = known & (launch > low)
-    usual = int(np.median((high - launch)[late])) if late.any() else 0
-    until = np.where(known, np.clip(launch + usual, low, high), low)
-    waits = _waits(line, activity)
-    # A device that idles has room in its queue: what takes long meanwhile does something else.
-    full = activity.queue_full & busy
-    held = Intervals.of(activity.start[waits], activity.end[waits]) | full
-    lost = _lost(held, launch, known)
-    ahead = _ahead(until - low, lost)
+    found = stretches(line, busy, np.arange(len(line)), activity, busy)
+    low, high, until, launch, waits = found.low, found.high, found.until, found.launch, found.waits
+    late = found.known & (launch > low)
     # What the host did in the stretch comes first; what it waited for before is behind the rest.
     covered = {kind: activity.union(kind).covered(low, high) for kind in (*_NAMED, *WAITS)}
     kinds = np.full(len(low), "other", dtype=object)
-    in_graph = np.zeros(len(low), dtype=bool) if line.in_graph is None else line.in_graph[following]
+    in_graph = np.zeros(len(low), dtype=bool)
+    if line.in_graph is not None:
+        in_graph = line.in_graph[found.following]
     kinds[in_graph] = "graph"
     kinds[late] = "launch"
     kinds[late & (until - low >= PAUSE_NS)] = "pause"
     span = np.full(len(low), -1, dtype=np.int64)
-    regained = np.minimum(np.diff(ahead, prepend=0), _longest_lead(line, busy, launch, low))
-    by_wait = 2 * regained >= np.maximum(high - low, 1)
+    by_wait = 2 * found.regained >= np.maximum(high - low, 1)
     needless = np.zeros(len(low), dtype=bool)
     if len(waits):
         before = np.searchsorted(activity.end[waits], launch, side="right") - 1
@@ -127,17 +114,11 @@ def device_gaps(
         kinds = np.where(own, kind, kinds)
         span = np.where(own, -1, span)
     # Freeing device memory waits for the device too; the gap after it has a name of its own.
-    held |= activity.freeing(np.sort(line.launch[line.launch != MISSING])) & busy
-    return Gaps(low, high, until, regained, kinds, span, held, lost - ahead, known)
-
-
-def _enqueued(launch: Int64s, start: Int64s, loading: Intervals) -> Int64s:
-    """When the device got each launch: a call that loads the kernel first hands it over last."""
-    if not len(loading):
-        return launch
-    place = np.maximum(np.searchsorted(loading.start, launch, side="right") - 1, 0)
-    inside = (launch >= loading.start[place]) & (launch < loading.end[place])
-    return np.where(inside, np.minimum(loading.end[place], start), launch)
+    freeing = activity.freeing(np.sort(line.launch[line.launch != MISSING])) & busy
+    held = found.held | freeing
+    return Gaps(
+        low, high, until, found.regained, kinds, span, held, found.slack, launched=found.known
+    )
 
 
 def host_pace(
@@ -207,15 +188,6 @@ def asked_late(calls: Sequence[Call], line: Timeline, gaps: Gaps) -> AskedLate:
     )
 
 
-def _waits(line: Timeline, activity: HostActivity) -> Int64s:
-    """Rows of the activity in which a thread that launches waited for its device, by their ends."""
-    numbers = [place for place, (name, _) in enumerate(KINDS) if name in WAITS]
-    threads = np.unique(line.thread)
-    chosen = np.isin(activity.kind, numbers) & np.isin(activity.thread, threads)
-    found = np.flatnonzero(chosen)
-    return found[np.lexsort((-activity.start[found], activity.end[found]))]
-
-
 def _own_work(
     line: Timeline, activity: HostActivity, low: Int64s, high: Int64s
 ) -> tuple[Int64s, Int64s]:
@@ -231,33 +203,6 @@ def _own_work(
     order = np.argsort(fit, kind="stable")
     order = order[fit[order] >= 0.5]
     return rows[order], place[order]
-
-
-def _lost(held: Intervals, launch: Int64s, known: Bools) -> Int64s:
-    """How long the host had waited in all before each launch, ns; never falling."""
-    if not len(held):
-        return np.zeros(len(launch), dtype=np.int64)
-    before = held.covered(np.full(len(launch), held.start[0]), launch)
-    return np.maximum.accumulate(np.where(known, before, 0))
-
-
-def _ahead(late: Int64s, lost: Int64s) -> Int64s:
-    """How much earlier the device would be after each stretch had the host never waited, ns.
-
-    ahead(i) = min(ahead(i-1) + late(i), lost(i)): a stretch closes as far as the launch that ends
-    it comes earlier.
-    """
-    total = np.cumsum(late)
-    return total + np.minimum(0, np.minimum.accumulate(lost - total))
-
-
-def _longest_lead(line: Timeline, busy: Intervals, launch: Int64s, low: Int64s) -> Int64s:
-    """What the device does of a full queue before each stretch, ns: a host that never waits is
-    ahead by that at most, so that no pause of it is hidden for longer."""
-    launches, first = np.unique(line.launch, return_index=True)
-    oldest = np.searchsorted(launches, launch) - _QUEUED
-    begun = np.where(oldest >= 0, line.start[first[np.maximum(oldest, 0)]], line.start[0])
-    return busy.covered(np.minimum(begun, low), low)
 
 
 def _is_barrier(line: Timeline, activity: HostActivity, waits: Int64s, barriers: Int64s) -> Bools:

@@ -56,7 +56,7 @@ def queue_row(run: str, line: Timeline, waits: Int64s) -> dict[str, Any] | None:
     ready = np.maximum(_before(line, order), line.launch[order])[1:]
     later = np.minimum.accumulate(start[::-1])[::-1][1:]
     computes = line.kind[order] == COMPUTE
-    free = computes[1:] & (len(waits) > 0) & ~_told_to_wait(line, order, waits)[1:]
+    free = computes[1:] & (len(waits) > 0) & ~told_to_wait(line, order, waits)[1:]
     beside = (
         (stream[1:] != stream[:-1])
         & (start[1:] - ready > _SHORTEST_NS)
@@ -77,8 +77,11 @@ def queue_row(run: str, line: Timeline, waits: Int64s) -> dict[str, Any] | None:
     }
 
 
-def _told_to_wait(line: Timeline, order: Int64s, waits: Int64s) -> Bools:
-    """Whether the host may have told each kernel's stream to wait since the launch before on it."""
+def told_to_wait(line: Timeline, order: Int64s, waits: Int64s) -> Bools:
+    """Whether the host may have told each kernel's stream to wait since the launch before on it.
+
+    ``order``: the kernels, by launch. ``waits``: see :func:`stream_waits`.
+    """
     launch, stream = line.launch[order], line.stream[order]
     before = np.zeros(len(order), dtype=np.int64)
     for one in np.unique(stream):

@@ -18,7 +18,7 @@ from advisor.model.plan_estimate import Estimate
 _TIE = 1.03
 # Layouts that the model cannot tell apart: of 33 published ones with pipelines planned over
 # published MFU has a standard deviation of 7.3 % (of one layout on several numbers of GPUs 2.4 %).
-_ALIKE = 1.08
+ALIKE = 1.08
 _MOST_ALIKE = 2
 # Up to what computing forward again costs a layout of another kind stands before variants.
 _ANOTHER_KIND = 4 / 3
@@ -73,7 +73,7 @@ def _alike(chosen: Estimate, others: Iterable[Estimate]) -> list[Estimate]:
         if item.layout.strategy == chosen.layout.strategy
         and (item.layout.tensor, item.layout.pipeline) != own
         and item.fits
-        and item.step_s <= _ALIKE * chosen.step_s
+        and item.step_s <= ALIKE * chosen.step_s
     ]
     found.sort(key=lambda item: item.step_s)
     wider = [item for item in found if item.layout.tensor != chosen.layout.tensor]
@@ -88,7 +88,7 @@ def tied(chosen: Estimate, tried: Iterable[Estimate]) -> list[tuple[int, int]]:
     fastest: dict[tuple[int, int], float] = {}
     for item in tried:
         degrees = (item.layout.tensor, item.layout.pipeline)
-        if item.fits and item.step_s <= _ALIKE * chosen.step_s:
+        if item.fits and item.step_s <= ALIKE * chosen.step_s:
             fastest[degrees] = min(item.step_s, fastest.get(degrees, item.step_s))
     fastest.pop((chosen.layout.tensor, chosen.layout.pipeline), None)
     return sorted(fastest, key=fastest.__getitem__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from advisor.model.plan_choice import ALIKE
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster, Group
 from advisor.model.plan_estimate import Estimate
 from advisor.model.plan_layout import bucket_bytes
@@ -101,7 +102,9 @@ def _tied(degrees: Sequence[tuple[int, int]]) -> str:
     """Which degrees the plan cannot tell from the chosen ones."""
     named = ", ".join(f"tp {tensor} pp {pipeline}" for tensor, pipeline in degrees[:_NAMED])
     more = f" and {len(degrees) - _NAMED} more" if len(degrees) > _NAMED else ""
-    return f"as fast for all that a plan can say (5 %): {named}{more}; try them"
+    return (
+        f"as fast for all that a plan can say ({100 * ALIKE - 100:.0f} %): {named}{more}; try them"
+    )
 
 
 def _latency(item: Estimate, cluster: Cluster) -> list[str]:

@@ -233,6 +233,9 @@ class Sandbox:
     def holds(self, table: str, where: str, values: Mapping[str, Any]) -> bool:
         """Whether a table or view has a row for which ``where`` holds ('': any row)."""
         if table not in _tables():
+            source = views()[table].source if table in views() else None
+            if source and table not in self._made and not self.holds(*source, {}):
+                return False
             self._make(table)
         counted = table in _tables() or self._made.get(table) == "TABLE"
         if counted and (not where or table not in self._filled):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from advisor.engine.catalogue import load_catalogue
 from advisor.engine.examples import fill
 from advisor.engine.rule import Example
 from advisor.engine.sandbox import Sandbox
@@ -23,6 +24,23 @@ def test_a_statement_needs_what_it_names_and_what_that_reads() -> None:
     assert {"used_step", "all_step"} <= needed
     assert "call" not in needed
     assert not reads_of("SELECT 1 AS one") & views().keys()
+
+
+def test_a_view_has_no_rows_without_its_source() -> None:
+    sourced = {name: view.source for name, view in views().items() if view.source}
+    with_rows, without_source = set(), set()
+    with Sandbox(None, "example") as sandbox:
+        for rule in load_catalogue()[0]:
+            for name in sourced.keys() & {need.table for need in rule.needs}:
+                for example in rule.examples:
+                    fill(sandbox, example)
+                    (row,) = sandbox.records(f"SELECT count(*) AS n FROM {name}")
+                    if sandbox.holds(*sourced[name], {}):
+                        with_rows |= {name} if row["n"] else set()
+                    else:
+                        assert row["n"] == 0, (rule.id, example.name)
+                        without_source.add(name)
+    assert with_rows == without_source == {*sourced}
 
 
 def test_other_rows_make_other_views() -> None:

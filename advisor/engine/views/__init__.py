@@ -6,7 +6,8 @@ worked out only when something that runs names it, together with what it reads i
 
 The comment above a view says what its rows are; a column's meaning stands there too, as
 ``--   column: meaning``, or behind the column. Columns without are those of the tables and views
-that it reads, unchanged.
+that it reads, unchanged. ``-- No rows without call WHERE op = 'all_gather'.`` there spares the
+database the view where nothing of the kind was recorded.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _BEGIN = "CREATE VIEW "
 _COMMENT = re.compile(r"('[^']*')|--[^\n]*")  # in a literal no comment begins
 _COLUMN = re.compile(r"\b(\w+)[,)]*\s+-- ([^\n]*)$", re.MULTILINE)
 _NOTE = re.compile(r"--   (\w+): (.*)")
+_SOURCE = re.compile(r"-- No rows without (\w+)(?: WHERE (.+))?\.")
 _WORD = re.compile(r"\w+")
 
 
@@ -44,6 +46,12 @@ class View(NamedTuple):
     def about(self) -> str:
         """What its rows are."""
         return " ".join(line[3:] for line in self.comment if not _NOTE.match(line))
+
+    @property
+    def source(self) -> tuple[str, str] | None:
+        """The table and the condition on its rows without which it has none, where that is said."""
+        found = next(filter(None, map(_SOURCE.fullmatch, self.comment)), None)
+        return (found[1], found[2] or "") if found else None
 
     @property
     def notes(self) -> dict[str, str]:

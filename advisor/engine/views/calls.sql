@@ -202,6 +202,7 @@ FROM (SELECT rank, stream, call_id, start_ns, start_ns - max(end_ns) OVER (PARTI
 
 -- Parameter gathers (FSDP, ZeRO-3) per rank and step: exposed part, and the time between gathers.
 -- What an optimizer gathers (ZeRO-1, Shampoo) is not for the next layer to compute.
+-- No rows without call WHERE op = 'all_gather'.
 --   worst_call: call_id of the call with the most exposed transfer
 --   first_call: call_id of a step's first gather
 CREATE VIEW gather_gap AS

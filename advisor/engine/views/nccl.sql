@@ -33,6 +33,7 @@ SELECT rank, arg_min(host, origin) AS host FROM ( -- what a log says of the fabr
   UNION ALL SELECT rank, host, 1 FROM rank) WHERE host IS NOT NULL GROUP BY rank;
 
 -- NCCL's printed choices beside the best entry of its own tuning table at that size.
+-- No rows without nccl_choice.
 --   chosen_us: predicted by the table for what was chosen
 --   best_algorithm: that the table predicts
 --   best_protocol: with that algorithm

@@ -3,6 +3,7 @@
 -- is in it for the shortest time: no clocks are compared.
 
 -- Synchronising calls that two ranks or more have timed, once each.
+-- No rows without timed_call.
 --   last_rank: the rank that was in it for the shortest time
 --   shortest_ns: that time
 --   kept_ns: how much longer each other rank was in it, at least

@@ -21,14 +21,17 @@ def parse_version(text: str) -> NcclVersion:
     stripped = text.strip()
     code = decimal(stripped, least=1000)
     if code is not None:
-        # NCCL_VERSION_CODE: X*1000+Y*100+Z up to 2.8, X*10000+Y*100+Z from 2.9
-        if code < 10000:
-            return code // 1000, code % 1000 // 100, code % 100
-        return code // 10000, code % 10000 // 100, code % 100
+        return version_of_code(code)
     found = _TEXT.fullmatch(stripped)
     if not found:
         raise AdvisorError(f"'{text}' is not an NCCL version", hint="write it like 2.29.7")
     return int(found[1]), int(found[2]), int(found[3] or 0)
+
+
+def version_of_code(code: int) -> NcclVersion:
+    """(2, 27, 7) from NCCL_VERSION_CODE 22707, (2, 6, 4) from 2604: nccl.h changed at 2.9."""
+    major = 10_000 if code >= 10_000 else 1_000
+    return code // major, code % major // 100, code % 100
 
 
 def parse_covered(text: str) -> NcclVersion:

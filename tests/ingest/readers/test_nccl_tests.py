@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from advisor.ingest import ingest
 from advisor.ingest.detect import detect
 from advisor.ingest.readers import nccl_tests
-from advisor.ingest.readers.nccl_tests.record import Harvest, version_text
+from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.report import parse_report
 from advisor.ingest.readers.nccl_tests.text import TableParser
 from advisor.ingest.source import ReadContext, Source
+from advisor.model.nccl.version import format_version, version_of_code
 from advisor.store.store import Store
 
 HEADER = """\
@@ -195,8 +196,8 @@ BIG = "     1048576          1024     float     sum      -1    25.87   40.53   4
 
 
 def test_version_codes() -> None:
-    assert version_text(22707) == "2.27.7"
-    assert version_text(2804) == "2.8.4"
+    assert format_version(version_of_code(22707)) == "2.27.7"
+    assert format_version(version_of_code(2804)) == "2.8.4"
 
 
 REPORT = {

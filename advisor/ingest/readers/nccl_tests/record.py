@@ -58,10 +58,3 @@ class Harvest:
             self.dropped["size out of range"] += 1
         else:
             self.measurements.append(one._replace(ranks=within(one.ranks, 1, MOST_RANKS)))
-
-
-def version_text(code: int) -> str:
-    """NCCL_VERSION_CODE as text: 22707 → ``2.27.7``, 2604 → ``2.6.4`` (nccl.h changed at 2.9)."""
-    if code >= 10_000:
-        return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
-    return f"{code // 1_000}.{code // 100 % 10}.{code % 100}"

@@ -10,7 +10,8 @@ from pathlib import PurePath
 from typing import Any
 
 from advisor.ingest.readers._json import TopLevel
-from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement, version_text
+from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
+from advisor.model.nccl.version import format_version, version_of_code
 from advisor.vocabulary.numbers import real
 from advisor.vocabulary.operations import canonical_op
 
@@ -30,7 +31,7 @@ def parse_report(text: str) -> Harvest:
         if item.key == "args" and item.index == 0 and isinstance(item.value, str):
             op = canonical_op(PurePath(item.value).name) or op
         elif item.key == "nccl_version" and isinstance(item.value, int):
-            harvest.nccl_version = version_text(abs(item.value) % 10**9)
+            harvest.nccl_version = format_version(version_of_code(abs(item.value) % 10**9))
         elif item.key == "config" and isinstance(item.value, dict):
             ranks = _ranks(item.value)
             devices = _devices(item.value)

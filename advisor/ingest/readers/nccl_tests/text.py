@@ -14,8 +14,9 @@ from pathlib import PurePath
 from advisor.ingest.readers._text import without_launcher
 from advisor.ingest.readers.nccl_tests.file_name import op_in_name
 from advisor.ingest.readers.nccl_tests.headless import columns_of
-from advisor.ingest.readers.nccl_tests.record import Harvest, version_text
+from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.table import Devices, Row, Table, half_columns
+from advisor.model.nccl.version import format_version, version_of_code
 from advisor.vocabulary.numbers import INT64_MAX, decimal
 from advisor.vocabulary.operations import canonical_op
 
@@ -127,7 +128,7 @@ class TableParser:
             self._devices.unknown += self._devices_open
             return True
         if found := _LIBRARY.search(text):
-            self._harvest.nccl_version = version_text(int(found[1][:9]))
+            self._harvest.nccl_version = format_version(version_of_code(int(found[1][:9])))
         if found := _PROGRAM.search(text):
             ended = "concluded" in text
             if ended and self._tables and self._tables[-1].op is None:

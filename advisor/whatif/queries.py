@@ -253,12 +253,8 @@ class Recorded:
 
     def optimizer_start(self, window: Window) -> int | None:
         """When the optimizer begins: by then every gradient has been reduced."""
-        begun = self.events(window, *_OPTIMIZERS)
-        if not begun:
-            return None
-        if self._on_host:
-            return begun[0][1]
-        times = self._on_device(window, [begun[0][1]])
+        begun = [start for _, start, _ in self.events(window, *_OPTIMIZERS)[:1]]
+        times = begun if self._on_host else self._on_device(window, begun)
         return times[0] if times else None
 
     def _inside(self, window: Window) -> list[tuple[Any, ...]]:

@@ -132,10 +132,8 @@ class _All(NamedTuple):
     costs: Mapping[int, Floats]  # by step
     others_costs: Others
     waits: Mapping[int, Mapping[int, float]]  # by step
-    spent: Mapping[int, float]
-    others_spent: Others
-    recorded: Mapping[int, float]
-    others_recorded: Others
+    own_excess: Mapping[int, float]
+    recorded_more: Mapping[int, float]  # operators, of ranks whose number is known
     per_peer: Mapping[int, float]
 
 
@@ -143,16 +141,13 @@ def _rows(run: str, items: Sequence[Arrivals], ranks: Ranks) -> list[dict[str, A
     members = sorted({rank for item in items for rank in item.ranks})
     by_step, waits = costs_by_step(items, ranks.steps, ranks.occupancy, members, ranks.moving)
     costs = {rank: np.array([*by_step[rank].values()], dtype=np.float64) for rank in members}
-    spent = {rank: _own_ns(rank, ranks) for rank in members}
     recorded = {rank: ranks.recorded[rank] for rank in members if rank in ranks.recorded}
     of_all = _All(
         costs,
         Others(np.stack([*costs.values()])),
         waits,
-        spent,
-        Others(np.array([*spent.values()])),
-        recorded,
-        Others(np.array([*recorded.values()], dtype=np.float64)),
+        _beyond({rank: _own_ns(rank, ranks) for rank in members}),
+        _beyond(recorded) if len(recorded) > 1 else {},
         others_per_peer(items, len(members)),
     )
     groups: dict[int, list[_Group]] = defaultdict(list)
@@ -179,7 +174,7 @@ def _row(
     p_value = late_by_chance(
         values, most, successes, trials, chance / max(trials, 1), len(of_all.costs)
     )
-    own_excess = _beyond(rank, of_all.spent, of_all.others_spent)
+    own_excess = of_all.own_excess[rank]
     significant = p_value < SIGNIFICANCE and len(values) > 0
     cost, low, high = cost_of(values, usual, own_excess, significant=significant)
     # Who keeps nobody waiting is not late: what came before its calls is nobody's reason.
@@ -226,7 +221,7 @@ def _row(
             "stretches": trials,
             "stretches_slowest": successes,
             **(reason.evidence if reason else {}),
-            "recorded_more": _recorded_more(rank, of_all),
+            "recorded_more": round(of_all.recorded_more.get(rank, 0)),
             "own_excess_ns_per_step": round(own_excess),
             "others_per_peer": of_all.per_peer[rank],
             **({"host_ns_per_step": round(ranks.paces[rank])} if rank in ranks.paces else {}),
@@ -236,16 +231,14 @@ def _row(
     }
 
 
-def _beyond(rank: int, values: Mapping[int, float], others: Others) -> float:
-    """What a rank has beyond the median of its others, of whom some were read; else all it has."""
-    usual = others.median(np.array(values[rank]))
-    return values[rank] - (0.0 if usual is None else float(usual))
-
-
-def _recorded_more(rank: int, of_all: _All) -> int:
-    """How many operators more than its peers the rank has in the recording, per step."""
-    known = rank in of_all.recorded and len(of_all.recorded) > 1
-    return round(_beyond(rank, of_all.recorded, of_all.others_recorded)) if known else 0
+def _beyond(values: Mapping[int, float]) -> dict[int, float]:
+    """What each rank has beyond the median of its others; one that is alone all it has."""
+    others = Others(np.array([*values.values()], dtype=np.float64))
+    beyond = {}
+    for rank, value in values.items():
+        usual = others.median(np.array(value))
+        beyond[rank] = value - (0.0 if usual is None else float(usual))
+    return beyond
 
 
 def _waits_for_last(column: Mapping[int, Call], ranks: Ranks) -> bool:

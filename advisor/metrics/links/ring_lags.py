@@ -39,16 +39,15 @@ _BY_NTP_NS = (1e5, 1e6)
 """NTP keeps hosts of one network within tenths of a millisecond, at worst within one (RFC 5905)."""
 _MOST_RANKS = 512
 """Of a ring: to simulate one costs as the square of their number."""
-_LONG = 64
+LONG = 64
 """More ranks make a ring long: what each late start does costs as the cube of their number."""
 _MOST_AT_ONCE = 8
 """Ranks of a ring, times when others came, up to which all is weighed in full at once."""
 _MOST_KINDS = 3
 """The heaviest: they hold most of the time."""
-_MOST_ENDS = 128  # numbers that are looked at together
 _MOST_CALLS = 5  # of a kind: those whose ranks came nearest together, and as many others
-_MOST_STARTS = 320
-"""Of a kind: a longer ring's calls tell more each, and cost as the square of its ranks."""
+_MOST_ENDS = 128
+"""That are looked at together: of longer rings fewer calls, each of which tells more."""
 UNREAD = (-1.0, -0.1, -0.03, 0.0, 0.03, 0.1, 0.3, 1.0)
 """When ranks came that were not read, after the last of the others, in times of the call."""
 RESOLUTION_NS = 1e3  # of Kineto's older files
@@ -132,7 +131,7 @@ def ring_lags(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
             and call.bytes
             and (
                 (call.t_is == "matched" and set(members.ranks) == column.keys())
-                or (lost and len(members.ranks) <= _LONG and lacks_some(members, column))
+                or (lost and len(members.ranks) <= LONG and lacks_some(members, column))
             )
         ):
             groups[members][wire_name(call), call.bytes].append(column)
@@ -143,7 +142,7 @@ def ring_lags(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
         }
         heaviest = sorted(enough, key=lambda kind: (-kind[1] * len(enough[kind]), kind))
         # Smaller calls of many ranks go by trees.
-        for kind in heaviest[: 1 if len(members.ranks) > _LONG else _MOST_KINDS]:
+        for kind in heaviest[: 1 if len(members.ranks) > LONG else _MOST_KINDS]:
             block = _block(members, kind, enough[kind], data, home)
             if len(block.noise_ns) <= _MOST_ENDS:
                 bundles[frozenset(home[rank] for rank in members.ranks)].append(block)
@@ -262,14 +261,14 @@ def _block(
     if not whole:
         apart += takes  # whoever was not read came early where that is short
     order = apart.argsort(kind="stable")
-    most = min(_MOST_CALLS, max(FEWEST_CALLS, _MOST_STARTS // (2 * len(ranks))))
+    most = min(_MOST_CALLS, max(FEWEST_CALLS, _MOST_ENDS // len(ranks)))
     near, others = order[:most], order[most:]
     spanning = np.linspace(0, len(others), min(most, len(others)), endpoint=False)
     chosen = np.concatenate([near, others[spanning.astype(np.intp)]])
     known = list(dict.fromkeys(home[rank] for rank in ranks))
     hosts = np.full(len(members.ranks), len(known))
     hosts[read] = [known.index(home[rank]) for rank in ranks]
-    if long := len(members.ranks) > _LONG:
+    if long := len(members.ranks) > LONG:
         chosen, read = near, np.unique(hosts, return_index=True)[1]
         ends, hosts = ends[:, read], np.zeros_like(hosts)
     late = ends[chosen] - ends[chosen].mean(axis=1, keepdims=True)

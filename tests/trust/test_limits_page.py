@@ -94,7 +94,7 @@ def as_bytes(count: int) -> str:
         ),
         (
             "ranks of a ring whose order of ends is looked at",
-            f"{ring_lags._MOST_RANKS}: the work grows as their square",
+            f"{ring_lags.MOST_RANKS}: the work grows as their square",
         ),
         ("steps of an op table, laid end to end", f"{_LONGEST_RUN_S:,.0f} s"),
         ("one line of NCCL's Inspector", as_bytes(records.MAX_LINE_BYTES)),

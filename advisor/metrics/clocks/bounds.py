@@ -23,7 +23,7 @@ from advisor.metrics.timeline.statistics import Floats
 _WAITING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "barrier"})
 # Nor of an all-to-all where parts without a byte are sent as well.
 _SENDS_EMPTY = frozenset({"all_to_all"})
-_FEWEST_CALLS = 20
+_FEWEST_CALLS = round(1 / MOST_WRONG)  # of which one may be wrong
 _MOST_CALLS = 200  # of each group
 # Beyond so many clocks the pairs of them are too many to look at.
 _MOST_CLOCKS = 64

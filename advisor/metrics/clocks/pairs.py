@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.metrics.clocks.ends import DRIFT_SPAN_NS, MOST_DRIFT, SIGNIFICANT
+from advisor.metrics.clocks.fit import ENDS
 from advisor.metrics.clocks.prior import MOST_WRONG
 from advisor.metrics.timeline.statistics import Floats, huber, median, quantile, spread
 
@@ -23,8 +24,6 @@ WAKE_NS = 10_000.0
 well as that."""
 RANGE_NS = 20e9
 """A clock that nobody sets may be off by seconds either way."""
-_UNLIKE = 0.03
-"""Calls of one kind stagger by this share of their time for other reasons than their rings."""
 
 
 @dataclass
@@ -112,7 +111,7 @@ def _regressed(pair: Pair, origin: int) -> Offset:
         noise = 1.2533 * spread(apart[near]) / math.sqrt(len(near))
         late.append(median(apart[near]))
         times.append(median(takes[near]))
-        errors.append(math.hypot(noise, _UNLIKE * times[-1], 0.5 * WAKE_NS))
+        errors.append(math.hypot(noise, ENDS * times[-1], 0.5 * WAKE_NS))
         left[numbers] = apart[numbers] - late[-1]
     ops = [op for op, _ in kinds]
     own = np.array([[t * (op == one) for one in sorted(set(ops))]

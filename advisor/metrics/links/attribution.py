@@ -16,22 +16,22 @@ from typing import Any
 
 import numpy as np
 
+from advisor.metrics.clocks.fit import ENDS
 from advisor.metrics.clocks.offsets import with_one_freed
 from advisor.metrics.clocks.posterior import weigh
 from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.groups import link_kind
 from advisor.metrics.links.cost import Culprit, Inputs, Seen, Share, link_row, of_host
 from advisor.metrics.links.evidence import Ring, observe
+from advisor.metrics.links.pair_timings import SPREAD
 from advisor.metrics.links.peers import SIGNIFICANCE, PeerExcess, pair_direction, peer_excess
-from advisor.metrics.links.probes import SPREAD, Probe, probe_rows
+from advisor.metrics.links.probes import Probe, probe_rows
 from advisor.metrics.links.reconcile import beside_starts, named, of_one_host
 from advisor.metrics.links.staggers import Explained, explain
 from advisor.metrics.rings.locations import Home, direction_of, homes_of
 
 _BEYOND_CHANCE = 1e-6
 """Of two kinds of calls that agree: what remains is no matter of how many were compared."""
-# Excess under this share of a call's time is within what healthy links differ by.
-_SMALLEST_SHARE = 0.04
 # A rank is named alone when it explains this many times as much as the next.
 _CLEAR = 1.05
 
@@ -115,7 +115,7 @@ def _explained(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
     if found is not None and data.weighed is not None:
         found = beside_starts(found, rings, data.weighed, data, home)
     found = found or _with_one_clock_freed(data, home) or _with_any_clocks(data, home)
-    if found is None or found.p_value >= SIGNIFICANCE or found.share[1] < _SMALLEST_SHARE:
+    if found is None or found.p_value >= SIGNIFICANCE or found.share[1] < ENDS:
         return None
     return found
 

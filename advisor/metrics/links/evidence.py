@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from advisor.metrics.clocks.fit import WEIGHT
 from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.match import widest
@@ -19,8 +20,6 @@ from advisor.metrics.timeline.statistics import Floats, spread
 
 _FEWEST_CALLS = 5
 """The spread of fewer ends, a median absolute deviation, says nothing."""
-_WHOLE_CALLS = 12
-"""Medians of so many ends, which scatter by 7 % of a call, are as good as the model."""
 # The model's ends are off by this part of the stagger, and ranks wake up this late.
 _MODEL_ERROR = 0.15
 _WAKE_NS = 150_000
@@ -71,7 +70,7 @@ def observe(
         return None
     # Where a rank is cut, calls of its own still tell more: what the model is good for stays.
     whole = sum(column.keys() >= set(ranks) for column in large)
-    read = ranks if whole >= _WHOLE_CALLS else widest(large)
+    read = ranks if whole >= WEIGHT else widest(large)
     known = [rank for rank in ranks if rank in read]
     usable = [c for c in large if c.keys() >= set(known)]
     alike = _alike_clocks(known, clocks, home)

@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
+SPREAD = 0.2
+"""What a pair's rate, or the median of a group's calls, is good for."""
 # A pair counts as slow when it takes this many times as long as the usual one: the median of the
 # faster half, since one host that is slow both ways has half of all pairs among four hosts.
-SLOW_FACTOR = 1.5
+SLOW_FACTOR = (1 + SPREAD) / (1 - SPREAD)
 
 
 class Pair(NamedTuple):

@@ -19,14 +19,12 @@ from advisor.metrics.links.cost import (
     of_host,
 )
 from advisor.metrics.links.pair_hosts import FEWEST, by_host
-from advisor.metrics.links.pair_timings import Pair, Suspect, suspects, timed_pairs
+from advisor.metrics.links.pair_timings import SPREAD, Pair, Suspect, suspects, timed_pairs
 from advisor.metrics.links.probe_hosts import Apart, Joined, join, use_of
 from advisor.metrics.models.fits import fit_record
 from advisor.metrics.rings.locations import Home
 from advisor.model.alpha_beta import fit
 
-# What a pair's rate, or the median of a group's calls, is good for.
-SPREAD = 0.2
 # Rows of ``topology`` that say what a probe was used for (probe_hosts.use_of).
 USE = "probe-use"
 

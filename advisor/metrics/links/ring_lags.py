@@ -37,7 +37,7 @@ switch has no such order. Without it one group whose order fits nothing would ou
 calls take four times as long as the others'."""
 _BY_NTP_NS = (1e5, 1e6)
 """NTP keeps hosts of one network within tenths of a millisecond, at worst within one (RFC 5905)."""
-_MOST_RANKS = 512
+MOST_RANKS = 512
 """Of a ring: to simulate one costs as the square of their number."""
 LONG = 64
 """More ranks make a ring long: what each late start does costs as the cube of their number."""
@@ -127,7 +127,7 @@ def ring_lags(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
             members is not None
             and not members.message
             and wire_name(call) in PASSES
-            and 2 < len(members.ranks) <= _MOST_RANKS
+            and 2 < len(members.ranks) <= MOST_RANKS
             and call.bytes
             and (
                 (call.t_is == "matched" and set(members.ranks) == column.keys())

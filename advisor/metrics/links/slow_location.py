@@ -22,7 +22,7 @@ from advisor.metrics.links.durations import Durations, all_members, durations
 from advisor.metrics.links.expected import Assumption, assumed_links, nothing_known
 from advisor.metrics.links.fixed_times import Fixed, few_bytes_ns, fixed_time
 from advisor.metrics.links.locations import Location, Members, locations, slots_of
-from advisor.metrics.links.ring_lags import LONG, Lags, ring_lags
+from advisor.metrics.links.ring_lags import LONG, MOST_RANKS, Lags, ring_lags
 from advisor.metrics.links.ring_patterns import Patterns, mean_of
 from advisor.metrics.links.ring_reach import ADDED_NS, FACTORS
 from advisor.metrics.rings.locations import Home
@@ -36,9 +36,8 @@ Llama 3's 16,384 GPUs 10 % were the network's and its NICs' (arXiv:2407.21783, t
 _TENTH = round(NormalDist().inv_cdf(0.9), 4)
 """Standard deviations from the middle of a normal distribution to its lowest tenth."""
 _FULL_LOOK = 32
-"""Locations whose every ring order and speed of NVLink is weighed where that takes long."""
-_FULL_LOOK_RANKS = 512
-"""The same times the ranks of the ring: each location costs as the square of these."""
+"""Locations whose every ring order and speed of NVLink is weighed where that takes long: of longer
+rings fewer, of the longest one."""
 _ALIKE_PARTS = 0.1
 """Times when unread ranks came are weighed as one where none is so much of the likeliest apart."""
 
@@ -289,5 +288,5 @@ def _at_first_look(
     order = sorted(likely, key=lambda number: -likely[number])
     beside = [number for number in range(len(places)) if number not in likely]  # of other rings
     longest = max(len(one.noise_ns) for one in few.blocks)
-    most = _FULL_LOOK_RANKS // LONG if few.long else min(_FULL_LOOK, _FULL_LOOK_RANKS // longest)
+    most = min(_FULL_LOOK, MOST_RANKS // (LONG if few.long else longest))
     return [*order[:most], *beside], order[most:], alike

@@ -32,8 +32,6 @@ _TIMEOUT_NS = 200_000_000
 # Sums of the timeouts 200, 400, 800 ms of one segment, and by how much a stall may exceed them.
 _TIMEOUTS = tuple(_TIMEOUT_NS * (2**n - 1) for n in (1, 2, 3))
 _SLACK = 0.15
-_FEWEST_STALLS = 3
-"""Fewer may be chance, unless only one host's lost packet leaves just those ranks waiting."""
 # The typical call must be this much shorter than a timeout to tell one from the other.
 _SHORT = 0.25
 # Of a kind's calls, at least this part must have been done before the first timeout.
@@ -50,7 +48,8 @@ def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
     if not stalled:
         return []
     hosts = senders((_stall(column, extra, data) for column, extra in stalled), home)
-    if len(stalled) < _FEWEST_STALLS and len(hosts) > 1:
+    # Fewer may be chance, unless only one host's lost packet leaves just those ranks waiting.
+    if len(stalled) < FEWEST_CALLS and len(hosts) > 1:
         return []
     # A call that loses several segments stands still for any sum of the timeouts: where these are
     # seen, other calls that stood still as long did so for the same reason, if they are no more.

@@ -21,14 +21,14 @@ from advisor.metrics.timeline.statistics import Floats
 ENDS = 0.04
 """Ends within a call are off the model by this share of the call's time."""
 CALL = 0.10
-"""All ends of a call are."""
+"""All ends of a call are, and its time is off what sizes and rates say."""
 CUT, CUT_CALL = 9.0, 4.0
 """Residuals beyond these do not count more (squares of standard errors)."""
 WEIGHT = 12.0
 """Calls of one kind are alike: all of them weigh as this many."""
 # Ranks wake up this late.
 _WAKE_MS = 0.1
-_ROUNDS = 10
+ROUNDS = 10  # until offsets and times agree
 _LEAST_TIME = 0.1  # of the shortest duration of a call
 
 
@@ -198,7 +198,7 @@ class _Problem:
         if free is not None:
             moves[: self.hosts] = free
         size = len(moves)
-        for _ in range(_ROUNDS):
+        for _ in range(ROUNDS):
             normal = np.zeros((len(offsets), size, size))
             target = np.zeros((len(offsets), size))
             for number in range(len(self.kinds)):

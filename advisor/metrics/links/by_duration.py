@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from advisor.metrics.clocks.fit import CALL
 from advisor.metrics.links.durations import Durations
 from advisor.metrics.links.expected import Assumption, nothing_known
 from advisor.metrics.links.locations import Members
@@ -22,8 +23,6 @@ SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(30.0), 36))
 ALIKE = ((0.6, 0.02), (0.35, 0.05), (0.05, 0.15))
 """Probability and standard deviation of the logarithm by which healthy groups' times differ: equal
 groups', those of groups at other distances, and those beside other compute."""
-_RATED = 0.1
-"""By which part a link may beat what it is rated for: what times and sizes are off by."""
 _UNKNOWN = 3.0
 """Standard deviation of the logarithm of what a call should take where nothing says it."""
 
@@ -98,7 +97,7 @@ def _of_kind(
     # Calls that beat it all the same show that it does not hold here (reduced in a switch).
     fastest = float(one.log_ns.min())
     floor = -math.inf if least is None else min(least, fastest)
-    usual, usually = (floor, _RATED) if base is None else (min(base[0], fastest), base[1])
+    usual, usually = (floor, CALL) if base is None else (min(base[0], fastest), base[1])
     middle, error = base or (float(np.median(one.log_ns)), _UNKNOWN)
     result = np.empty((len(touched), len(SLOWDOWNS)))
     for number, (slowdown, added_ns) in enumerate(zip(SLOWDOWNS, ADDED_NS, strict=True)):
@@ -110,7 +109,7 @@ def _of_kind(
         )
         healthy = one.log_ns - touched * longer
         left = healthy - middle
-        beyond = np.maximum(floor - healthy, 0.0) / _RATED
+        beyond = np.maximum(floor - healthy, 0.0) / CALL  # of what it is rated for
         beyond += np.maximum(usual - one.log_ns + (crossed & ~told_within) * longer, 0.0) / usually
         if nvlink is not None:
             edge = np.where(told_within, nvlink[0] + math.log(slowdown), -np.inf)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.metrics.clocks.ends import SIZE_RANGE
+from advisor.metrics.clocks.fit import CALL
 from advisor.metrics.links.durations import Durations
 from advisor.metrics.links.expected import Assumption
 from advisor.metrics.rings.nccl import PASSES
@@ -23,8 +24,6 @@ _USUAL_TIMES = 4.0
 (benchmarks/calibration.py: the estimate is 0.27 of it in the middle, up to 64 KB)."""
 MANY_TIMES = 2.5 * _USUAL_TIMES
 """Beyond any of those tables."""
-_LEAST = 0.1
-"""Of a call's time: less is what a line through sizes is off by, as protocols change with them."""
 _LEAST_ERROR = 0.03
 """Of a typical time's logarithm: what sizes differ by besides (protocol, channels)."""
 
@@ -63,7 +62,8 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
     error = 2.0 * math.sqrt(float(spread[0, 0]))
     took = float(np.average(times, weights=[one.calls for one in kinds]))
     low, high = np.minimum((begins - error, begins + error), times.min()).tolist()
-    if low < MANY_TIMES * usual_ns or low < _LEAST * took:
+    # Less of a call's time is what a line is off by, as protocols change with sizes.
+    if low < MANY_TIMES * usual_ns or low < CALL * took:
         return None
     added = [max(0.0, ns - _USUAL_TIMES * usual_ns) for ns in (low, min(begins, high), high)]
     share = (added[0] / took, added[1] / took, added[2] / took)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from advisor.metrics.collectives.groups import RankInfo
 from advisor.metrics.links.cost import Culprit, Inputs, excess_of
 from advisor.metrics.links.locations import Location, Members, slots_of
-from advisor.metrics.links.slow_location import Found
+from advisor.metrics.links.slow_location import REST, Found
 from advisor.metrics.rings.locations import Home
 from advisor.vocabulary.words import some_ranks
 
@@ -17,8 +17,6 @@ SURE = 0.05
 LIKELY = 0.8
 """And shown as possible up to this: to measure the network takes minutes, and where it is slow
 after all, that is what the steps cost."""
-_REST = 0.1
-"""No edge is named where more than what Found.locations leave out is for all links alike."""
 MOST_NAMED = 6
 """A longer list fits no line, and sends nobody to look at anything."""
 
@@ -87,7 +85,8 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
     wide = sum(
         part for at, part in zip(found.locations, found.parts, strict=True) if at.kind == "all"
     )
-    if len(common) == 1 and wide <= _REST * sum(found.parts):
+    # No edge is named where more than what Found.locations leave out is for all links alike.
+    if len(common) == 1 and wide <= REST * sum(found.parts):
         ((source, target),) = common
         sends, receives = _at(places, source, home), _at(places, target, home)
         if len(sends) == len(receives) == 1:

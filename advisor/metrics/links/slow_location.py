@@ -35,6 +35,8 @@ HEALTHY = 0.9
 Llama 3's 16,384 GPUs 10 % were the network's and its NICs' (arXiv:2407.21783, table 5)."""
 _TENTH = round(NormalDist().inv_cdf(0.9), 4)
 """Standard deviations from the middle of a normal distribution to its lowest tenth."""
+REST = 0.1
+"""Of what is not healthy, what the locations that are told leave out."""
 _FULL_LOOK = 32
 """Locations whose every ring order and speed of NVLink is weighed where that takes long: of longer
 rings fewer, of the longest one."""
@@ -207,10 +209,10 @@ def _against(timed: Sequence[Durations], between: Sequence[Assumption]) -> dict[
 
 
 def _likeliest(each: Floats) -> list[int]:
-    """The fewest locations that hold 90 % of what is not healthy."""
+    """The fewest locations that hold all but this rest of what is not healthy."""
     order = [int(number) for number in np.argsort(-each, kind="stable")]
     reached = np.cumsum(each[order])
-    return order[: int(np.searchsorted(reached, 0.9 * reached[-1])) + 1]
+    return order[: int(np.searchsorted(reached, (1 - REST) * reached[-1])) + 1]
 
 
 def _slowdown(

@@ -28,7 +28,7 @@ WEIGHT = 12.0
 """Calls of one kind are alike: all of them weigh as this many."""
 # Ranks wake up this late.
 _WAKE_MS = 0.1
-ROUNDS = 10  # until offsets and times agree
+_ROUNDS = 10  # until offsets and times agree
 _LEAST_TIME = 0.1  # of the shortest duration of a call
 
 
@@ -198,7 +198,7 @@ class _Problem:
         if free is not None:
             moves[: self.hosts] = free
         size = len(moves)
-        for _ in range(ROUNDS):
+        for _ in range(_ROUNDS):
             normal = np.zeros((len(offsets), size, size))
             target = np.zeros((len(offsets), size))
             for number in range(len(self.kinds)):

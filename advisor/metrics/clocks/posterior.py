@@ -25,11 +25,9 @@ from advisor.metrics.timeline.statistics import Floats, binomial_tail
 # Numbers in the largest array of a fit; larger groups are told from fewer of their calls.
 _MOST_NUMBERS = 1_000_000
 # The model is no better than this: places whose loss is nearer to the best explain it as well.
-_NEAR, _NEAR_LOSS = 1.35, 4.0
+_NEAR, NEAR_LOSS = 1.35, 4.0
 # Hosts are normally synchronised: clocks that come this near (per kind of call) are right.
 _RIGHT, _RIGHT_LOSS = 2.0, 6.0
-# This near the best fit, only a coincidence would have them wrong by much.
-_SURE, _SURE_LOSS = 1.5, 3.0
 # One clock off must explain the calls about as well as all clocks off do.
 _ONE_LOSS = 20.0
 # Clocks that may be the one that is off: those that are farthest from the others at the best.
@@ -38,8 +36,6 @@ _MOST_OFF = 6
 _EXPLAINS, _EXPLAINS_LOSS = 1.3, 25.0
 # More left unexplained per rank and kind of call, and the calls are no such rings.
 _MISFIT = 40.0
-# Clocks with one off that leave more than the best clocks do by this leave it for that reason.
-_AS_GOOD = 1.27
 
 
 class Weighed(NamedTuple):
@@ -102,8 +98,8 @@ class Weighed(NamedTuple):
         return loss <= _RIGHT * self.best + _RIGHT_LOSS * len(self.kinds)
 
     def surely_right(self, loss: float) -> bool:
-        """Whether they explain the calls so well that others hardly do better."""
-        return loss <= _SURE * self.best + _SURE_LOSS
+        """Whether they explain the calls so well that only a coincidence would have them wrong."""
+        return loss <= _NEAR * self.best + NEAR_LOSS
 
     def one_off(self, clocks_ns: Mapping[Home, int]) -> Weighed | None:
         """The same with these clocks (ns to add, instead of what was given), but for one host's,
@@ -121,12 +117,12 @@ class Weighed(NamedTuple):
         least = float(fit.losses.min())
         no_rings = _misfits(self.best, self.kinds)
         rough = _misfits(least, self.kinds)
-        misfit = no_rings or (rough and least > _AS_GOOD * self.best)
+        misfit = no_rings or (rough and least > _NEAR * self.best)
         worse = least > _NEAR * self.best + _ONE_LOSS * len(self.kinds)
         if not self.right(least) or worse or (misfit and not no_rings):
             return None
         told = _told(fit, self.tables, self.kinds, hosts, misfit=misfit)
-        near = _NEAR * least + _NEAR_LOSS
+        near = _NEAR * least + NEAR_LOSS
         rivals = [other for other in found.values() if other.losses.min() <= near]
         own = 1e6 * fit.offsets[:, number]
         likely = own[fit.losses <= near]
@@ -244,7 +240,7 @@ def _likeliest(tables: Hypotheses, losses: Floats) -> tuple[Location, ...]:
     best = float(losses[number])
     if not (np.isfinite(best) and _explains(best, float(losses[0]))):
         return ()
-    alike = [tables.places[other] for other in np.flatnonzero(losses <= best + _NEAR_LOSS)]
+    alike = [tables.places[other] for other in np.flatnonzero(losses <= best + NEAR_LOSS)]
     hosts = {one for place in tables.places[number] for one in place.homes}
     shared = all(any(hosts & {*place.homes} for place in places) for places in alike)
     return tables.places[number] if shared else ()
@@ -258,7 +254,7 @@ def _near(tables: Hypotheses, losses: Floats, best: float) -> tuple[list[int], f
         if places and (places not in least or losses[number] < losses[least[places]]):
             least[places] = number
     ranked = sorted(least.values(), key=lambda number: losses[number])
-    return [n for n in ranked if losses[n] <= _NEAR * best + _NEAR_LOSS], float(losses[0])
+    return [n for n in ranked if losses[n] <= _NEAR * best + NEAR_LOSS], float(losses[0])
 
 
 def _shares(tables: Hypotheses, losses: Floats, near: Sequence[int], best: float) -> list[float]:
@@ -267,7 +263,7 @@ def _shares(tables: Hypotheses, losses: Floats, near: Sequence[int], best: float
     found = [
         share
         for places, share, loss in zip(tables.places, tables.shares, losses, strict=True)
-        if places in likely and loss <= _NEAR * best + _NEAR_LOSS
+        if places in likely and loss <= _NEAR * best + NEAR_LOSS
     ]
     return sorted(found) or [0.0]
 

@@ -32,8 +32,6 @@ from advisor.metrics.rings.locations import Home, direction_of, homes_of
 
 _BEYOND_CHANCE = 1e-6
 """Of two kinds of calls that agree: what remains is no matter of how many were compared."""
-# A rank is named alone when it explains this many times as much as the next.
-_CLEAR = 1.05
 
 
 def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
@@ -222,7 +220,7 @@ def _by_rank(
     ranked = sorted((r for r in scores if scores[r] > 0), key=lambda rank: (-scores[rank], rank))
     if not ranked:
         return None
-    near = [rank for rank in ranked if scores[rank] * _CLEAR >= scores[ranked[0]]]
+    near = [rank for rank in ranked if scores[rank] * (1 + ENDS) >= scores[ranked[0]]]
     if len({home.get(rank) for rank in near}) == 1:
         rings = found.places if found is not None else ()
         own = all(place.homes == (home.get(near[0]),) for place in rings)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from advisor.metrics.clocks.posterior import NEAR_LOSS
 from advisor.metrics.links.evidence import Ring, centred, freed
 from advisor.metrics.rings.locations import Home, Location, locations_of
 from advisor.metrics.rings.schedule import SHARES, edges, ends
@@ -27,8 +28,6 @@ _EXPLAINS = 6.0
 _MISFIT = 2.0
 # Hosts are normally synchronised: that one's clock is off, by milliseconds, counts against it.
 _CLOCK_OFF = 8.0
-# Places that fit this little worse than the best are as likely.
-_AS_GOOD = 4.0
 
 
 class Explained(NamedTuple):
@@ -85,7 +84,7 @@ def explain(rings: Sequence[Ring], home: Mapping[int, Home]) -> Explained | None
     likely = [
         place
         for view, place in near
-        if view == number and total[view, place] <= total[near[0]] + _AS_GOOD
+        if view == number and total[view, place] <= total[near[0]] + NEAR_LOSS
     ]
     return Explained(
         places=tuple(likely),

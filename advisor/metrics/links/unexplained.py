@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.metrics.clocks.fit import ROUNDS
 from advisor.metrics.links.ring_lags import RESOLUTION_NS, Block
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import Floats
+
+_ROUNDS = 8
+"""Until starts and ends agree on the clocks: each moves what is left by what paths leave open. The
+first go to and fro where clocks are off by more than ranks come apart, some in turns of four rounds
+without an end: of those, whole turns leave least (tests/metrics/test_unread_arrivals.py)."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,7 @@ def settled(block: Block, reached: Floats, last: Floats, unread: float | None) -
     off = np.zeros((hosts, 1, 1, 1, reached.shape[4]))
     found = np.empty((len(own), reached.shape[3], reached.shape[4]))
     moving = np.arange(reached.shape[4])
-    # Each round moves what is left by what paths leave open. The first go to and fro where clocks
-    # are off by more than ranks come apart.
-    for number in range(ROUNDS):
+    for number in range(_ROUNDS):
         left = reached[0] + off[0]
         later = np.empty_like(left)
         for by_host, by in zip(reached[1:hosts], off[1:], strict=True):
@@ -78,7 +80,7 @@ def settled(block: Block, reached: Floats, last: Floats, unread: float | None) -
             np.maximum(left, np.add(reached[hosts], unread * block.time_ns, out=later), out=left)
         late = _unexplained(block, left, last)
         found[..., moving] = late
-        if hosts < 2 or number == ROUNDS - 1:
+        if hosts < 2 or number == _ROUNDS - 1:
             break
         usual = np.median(late, axis=1)
         before = off

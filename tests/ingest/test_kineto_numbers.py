@@ -70,6 +70,14 @@ def test_a_rank_of_six_digits_in_the_name(tmp_path: Path) -> None:
     assert read(path).con.execute("SELECT rank FROM rank").fetchall() == [(123456,)]
 
 
+@pytest.mark.parametrize(("folder", "rank"), [("traces-rank5", 5), ("rank5-slow-gpu", 0)])
+def test_a_folder_names_a_rank_only_at_its_end(tmp_path: Path, folder: str, rank: int) -> None:
+    path = tmp_path / folder / "node1_4000.1764460800000000000.pt.trace.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"traceEvents": [event(0)]}))
+    assert read(path).con.execute("SELECT rank FROM rank").fetchall() == [(rank,)]
+
+
 def test_many_groups_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 

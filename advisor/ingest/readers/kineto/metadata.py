@@ -227,7 +227,8 @@ def _find_rank(info: TraceInfo, distributed: dict[str, Any], path: Path) -> None
     for name in (path.name, path.parent.name):
         for pattern in _FILE_RANK:
             match = pattern.search(name)
-            if match:
+            # A folder ends with its rank (traces-rank5); what goes on is about it (rank5-slow).
+            if match and (name == path.name or match.end() == len(name)):
                 info.rank, info.rank_from = int(match.group(1)), f"the name {name}"
                 info.only_numbered = pattern is _FILE_RANK[-1]
                 return

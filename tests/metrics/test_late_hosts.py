@@ -60,7 +60,9 @@ def row(rank: int, cost_ms: int, reason: str = "slow-compute", **evidence: float
         "systematic": cost_ms > 0,
         "reason": reason,
         "reason_evidence": {"others_per_peer": 1.0, **evidence},
-        "cost_ns_per_step": cost_ms * MS,
+        **dict.fromkeys(("cost_ns_per_step", "cost_low_ns", "cost_high_ns"), cost_ms * MS),
+        "wait_ns_per_step": cost_ms * MS,
+        "wait_by_step": f'{{"{rank}": {cost_ms}}}',
     }
 
 
@@ -141,3 +143,18 @@ def test_the_last_of_equally_slow_hosts_stands_for_all_ranks_of_its_machine() ->
     assert found(pace) == [4, 5, 6, 7]
     assert found({**pace, 5: 12.5}) is None
     assert found({rank: ns for rank, ns in pace.items() if rank != 7}) is None
+
+
+def test_ranks_of_a_slow_host_that_are_late_in_turn_are_their_host() -> None:
+    """GIVEN a host that launches slowly, two of whose ranks are late THEN it is one culprit, with
+    all that is waited for both; where a mate launches as fast as elsewhere the two stay two."""
+    of_all = [
+        row(rank, 2 * (rank in (5, 6)), "late-launch", host_ns_per_step=(3 + 6 * (rank >= 4)) * MS)
+        for rank in HOSTS
+    ]
+    (late,) = [one for one in with_hosts(of_all, [], HOSTS) if one["systematic"]]
+    assert late["reason_evidence"]["with"] == [4, 5, 6, 7]
+    assert late["cost_ns_per_step"] == late["cost_high_ns"] == 4 * MS
+    assert late["wait_by_step"] == '{"5": 2, "6": 2}'
+    of_all[7]["reason_evidence"]["host_ns_per_step"] = 3 * MS
+    assert with_hosts(of_all, [], HOSTS) == of_all

@@ -8,7 +8,8 @@ it.
 
 from __future__ import annotations
 
-from collections import defaultdict
+import json
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,10 @@ _BY_FAR = 4  # the same, in what it is late beyond the next
 _AS_SLOW = 0.75
 # Whose ranks come late for another's sake: one of its own holds them up, or what they sent before.
 _INHERITED = ("slow-transfer-before", "all-hosts-late")
+
+
+_NOTHING = {"systematic": False, "cost_ns_per_step": 0, "wait_ns_per_step": 0, "wait_by_step": "{}"}
+_TIMES = ("cost_ns_per_step", "cost_low_ns", "cost_high_ns", "wait_ns_per_step")
 
 
 def by_host(
@@ -84,17 +89,16 @@ def with_hosts(
         if 2 * row["cost_ns_per_step"] <= max(alone, default=0):
             continue
         for rank in read:  # its lateness is its host's
-            nothing = {"cost_ns_per_step": 0, "wait_ns_per_step": 0, "wait_by_step": "{}"}
-            result[rank] = {**result[rank], "systematic": False, **nothing}
+            result[rank] = {**result[rank], **_NOTHING}
         result[row["rank"]] = {**row, "reason_evidence": {**evidence, "with": mates}}
     return list(result.values())
 
 
 def _with_slow_mates(result: dict[int, dict[str, Any]], host_of: Mapping[int, str]) -> None:
-    """Put the ranks of its host with one that launches late, where their hosts are as slow as its.
+    """Put the ranks of its host with those that launch late, where their hosts are as slow.
 
     The slowest of them sets the pace: a call queued behind one that waited for it begins at once on
-    all others. So only that one is seen late, and mending it alone uncovers the next.
+    all others. So only that one is seen late, or two in turn, and mending these uncovers the next.
     """
     paces: dict[str, dict[int, float]] = defaultdict(dict)
     for rank, row in result.items():
@@ -105,12 +109,22 @@ def _with_slow_mates(result: dict[int, dict[str, Any]], host_of: Mapping[int, st
         late = [r for r in own if result[r]["systematic"] and result[r]["reason"] == "late-launch"]
         elsewhere = [pace for other, its in paces.items() if other != host for pace in its.values()]
         mates = sorted(rank for rank, its in host_of.items() if its == host)
-        if len(late) != 1 or not elsewhere or len(mates) < 2 or own.keys() < set(mates):
+        if not late or not elsewhere or len(mates) < 2 or own.keys() < set(mates):
             continue
         usual = float(np.median(elsewhere))
-        if min(own.values()) - usual >= _AS_SLOW * (own[late[0]] - usual) > 0:
-            row = result[late[0]]
-            result[late[0]] = {**row, "reason_evidence": {**row["reason_evidence"], "with": mates}}
+        if min(own.values()) - usual >= _AS_SLOW * (max(own[r] for r in late) - usual) > 0:
+            rows = [result[rank] for rank in late]
+            row = max(rows, key=lambda row: row["cost_ns_per_step"])
+            waits: Counter[str] = Counter()
+            for each in rows:
+                waits.update(json.loads(each["wait_by_step"]))
+            result.update((rank, {**result[rank], **_NOTHING}) for rank in late)
+            result[row["rank"]] = {
+                **row,
+                **{name: sum(each[name] for each in rows) for name in _TIMES},
+                "wait_by_step": json.dumps(waits),
+                "reason_evidence": {**row["reason_evidence"], "with": mates},
+            }
 
 
 def _excess(item: Arrivals, places: Sequence[Sequence[int]]) -> Int64s:

@@ -155,7 +155,7 @@ def test_a_first_look_by_a_few_calls_leaves_the_right_location(
 def test_long_rings_are_simulated_as_their_ranks_came(
     monkeypatch: pytest.MonkeyPatch, slow: tuple[int, ...], late: dict[int, float]
 ) -> None:
-    monkeypatch.setattr(ring_lags, "_LONG", 8)
+    monkeypatch.setattr(ring_lags, "LONG", 8)
     share = dict.fromkeys(slow, 0.3)
     fabric = Fabric(4, 4, sends=share, receives=share)
     plan = [Ask("all_reduce", world(fabric), size) for size in (400 * MB, 400 * MB)]

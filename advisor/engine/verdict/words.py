@@ -155,7 +155,7 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         if it.shares is not None and it.shares.wait_known:
             values["beside"] = it.shares.beside(it.most_exposed)
         if decision.kind is VerdictKind.HEALTHY and (look := look_at(it)) is not None:
-            values["look"] = look.title.rstrip(".")
+            values |= {"look": look.title.rstrip("."), "look_because": look.because[:1]}
     return values | _reason_values(decision, it)
 
 
@@ -295,5 +295,6 @@ def _why(decision: Decision, values: dict[str, Any]) -> list[str]:
         said.append(say(WHYS, decision.reason, values))
     elif said:
         by_activations = decision.kind is VerdictKind.HEALTHY and "activations" in values
-        said.append(say(WHYS, "activations" if by_activations else "noise", values))
+        words = say(WHYS, "activations" if by_activations else "noise", values)
+        said += values.get("look_because") or [words]
     return [text for text in said if text]

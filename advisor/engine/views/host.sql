@@ -7,51 +7,71 @@ SELECT step FROM used_step
 WHERE step < (SELECT max(step) FROM all_step) OR (SELECT timeline FROM facts) = 'host'
   OR (SELECT count(*) FROM used_step) < 3;
 
--- Device time that each rank loses to its host per step, by kind: mean over closed steps.
+-- Steps in which gaps of a kind count: closed ones, and those of warming up that are long for a gap as in a
+-- closed one, half to twice as long.
+CREATE VIEW gap_step AS
+WITH own AS (SELECT kind, step, sum(idle_ns) AS ns FROM host_gap GROUP BY rank, kind, step),
+stall AS (SELECT kind, step, max(ns) AS ns FROM own GROUP BY kind, step)
+SELECT kind, step FROM closed_step CROSS JOIN (SELECT DISTINCT kind FROM stall)
+UNION
+SELECT w.kind, w.step FROM warm_up_step JOIN all_step s USING (step) JOIN stall w USING (step)
+  JOIN (FROM stall SEMI JOIN closed_step USING (step)) o ON o.kind = w.kind
+    AND o.ns BETWEEN w.ns / 2 AND 2 * w.ns, facts f
+WHERE s.complete AND 2 * w.ns > s.step_ns - f.step_ns;
+
+-- Device time that each rank loses to its host per step, by kind: mean over the steps in which it counts.
 --   rank: null for the rank that lost most in each step
 --   gaps: how many, per step
 --   error_ns: standard error over steps of the mean; of what comes regularly, of its length
 --   period: steps from one to the next, where it comes regularly, but not in every step
+--   long_steps: in how many steps it is half of its longest or more
 --   longest_ns: longest single gap
 --   name: what its host did in the longest gap
 --   worst_step: step of that gap
 CREATE VIEW rank_gap_kind AS
-WITH used AS (SELECT count(*) AS steps FROM closed_step),
+WITH used AS (SELECT kind, count(*) AS steps FROM gap_step GROUP BY kind),
 in_step AS (
   SELECT rank, kind, step, sum(idle_ns) AS idle_ns, count(*) AS gaps, arg_max_null(name, idle_ns) AS name,
     max(idle_ns) AS longest_ns
-  FROM host_gap g SEMI JOIN closed_step USING (step) GROUP BY rank, kind, step),
+  FROM host_gap g SEMI JOIN gap_step USING (kind, step) GROUP BY rank, kind, step),
 of_all AS (
   FROM in_step UNION ALL BY NAME SELECT kind, step, max(idle_ns) AS idle_ns FROM in_step GROUP BY kind, step),
 sized AS (SELECT *, 2 * idle_ns >= max(idle_ns) OVER (PARTITION BY rank, kind) AS long FROM of_all),
 spaced AS (
   SELECT *, CASE WHEN long THEN step - max(step) FILTER (long) OVER (PARTITION BY rank, kind ORDER BY step
-    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END AS apart FROM sized)
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END AS apart FROM sized),
+summed AS (
+  SELECT rank, kind, any_value(over) AS n, count(*) FILTER (long) AS long_steps,
+    CASE WHEN long_steps > 2 AND min(apart) = max(apart) AND min(apart) > 1 THEN min(apart) END AS period,
+    avg(idle_ns) FILTER (long) AS each_ns, coalesce(var_pop(idle_ns) FILTER (long), 0) AS each_var,
+    sum(idle_ns) AS all_ns, sum(idle_ns::DOUBLE ** 2) AS squares,
+    coalesce(sum(idle_ns) FILTER (NOT long), 0) AS short_ns,
+    coalesce(sum(idle_ns::DOUBLE ** 2) FILTER (NOT long), 0) AS short_squares,
+    -- steps beside each other are one time
+    CASE WHEN count(*) FILTER (apart > 1) > 0 AND long_steps < n THEN long_steps / n END AS often,
+    sum(gaps) AS gaps, arg_max_null(name, longest_ns) AS name, max(longest_ns) AS longest_ns,
+    arg_max(step, longest_ns) AS worst_step
+  FROM (SELECT i.*, CASE WHEN steps >= 4 AND count(*) OVER (PARTITION BY i.rank, i.kind) = steps - 1
+      THEN steps - 1 ELSE steps END AS over FROM spaced i JOIN used USING (kind))
+  GROUP BY rank, kind)
 -- A gap of every step is cut off at one end of the recording: missing once, it counts as never
 -- missing. What comes every so many steps, three times or more, comes not by chance: only its length
--- varies, and how many of them the recording happens to hold says nothing.
-SELECT rank, kind,
-  CASE WHEN count(*) FILTER (long) > 2 AND min(apart) = max(apart) AND min(apart) > 1
-    THEN min(apart) END AS period,
-  CASE WHEN period IS NULL THEN sum(idle_ns) / any_value(over)
-    ELSE avg(idle_ns) FILTER (long) / period + coalesce(sum(idle_ns) FILTER (NOT long), 0) / any_value(over)
-    END AS idle_ns,
-  sum(gaps) / any_value(over) AS gaps,
-  CASE WHEN period IS NULL THEN sqrt(greatest(0,
-      sum(idle_ns::DOUBLE * idle_ns) / any_value(over) - (sum(idle_ns) / any_value(over)) ** 2)
-        / any_value(over))
-    ELSE sqrt(coalesce(var_pop(idle_ns) FILTER (long) / count(*) FILTER (long), 0) / period ** 2
-      + coalesce(sum(idle_ns::DOUBLE ** 2) FILTER (NOT long), 0) / any_value(over) ** 2) END AS error_ns,
-  arg_max_null(name, longest_ns) AS name, max(longest_ns) AS longest_ns,
-  arg_max(step, longest_ns) AS worst_step
-FROM (SELECT i.*, CASE WHEN steps >= 4 AND count(*) OVER (PARTITION BY i.rank, i.kind) = steps - 1
-  THEN steps - 1 ELSE steps END AS over
-      FROM spaced i, used)
-GROUP BY rank, kind;
+-- varies, and how many of them the recording happens to hold says nothing. What came at chance, twice or
+-- more, is of Wilson's interval (1927), which is right for few: that of a normal error goes below none.
+SELECT rank, kind, period, long_steps,
+  CASE WHEN period IS NULL THEN all_ns / n ELSE each_ns / period + short_ns / n END AS idle_ns,
+  gaps / n AS gaps,
+  (often + 1.92 / n - 1.96 * sqrt((often * (1 - often) + 0.96 / n) / n)) / (1 + 3.84 / n) AS least_often,
+  CASE WHEN period IS NULL THEN (often - least_often) / 1.96 ELSE 0 END AS often_error,
+  least(sqrt(greatest(0, squares / n - (all_ns / n) ** 2) / n), sqrt((often_error * each_ns) ** 2
+    + coalesce(1 / period, often) ** 2 * each_var / long_steps + short_squares / n ** 2)) AS error_ns,
+  name, longest_ns, worst_step
+FROM summed;
 
 -- Device time lost to the host per step, by kind: median over ranks (of two the lesser).
 --   worst_step: step of the longest gap
 --   every: the period in rank_gap_kind, of the rank that lost most
+--   long_steps: as in rank_gap_kind, of the rank that lost most; gap_steps: in which it counts
 --   of_step_ns: mean length of these steps, where it does not come in every step or they lose over half of a
 --     typical one: the mean of a few long waits may be longer than it
 --   ranks: that lost any
@@ -73,11 +93,14 @@ SELECT kind,
   median(gaps) AS gaps,                     -- per step
   any_value(slowest_ns) AS slowest_ns,      -- of the rank that lost most in each step
   any_value(slowest_error_ns) AS slowest_error_ns, -- standard error over steps of that
-  CASE WHEN every > 1 OR 2 * most_ns > any_value(typical_ns) THEN any_value(mean_ns) END AS of_step_ns,
+  arg_max(r.long_steps, idle_ns) AS long_steps,
+  any_value(steps) AS gap_steps,
+  CASE WHEN arg_max(r.long_steps, idle_ns) < any_value(steps) - 1 OR 2 * most_ns > (SELECT step_ns FROM facts)
+    THEN any_value(mean_ns) END AS of_step_ns,
   list(rank ORDER BY rank) AS ranks
-FROM (FROM rank_gap_kind WHERE rank IS NOT NULL) JOIN slowest USING (kind), (
-  SELECT any_value(f.step_ns) AS typical_ns, avg(u.step_ns)::BIGINT AS mean_ns
-  FROM used_step u SEMI JOIN closed_step USING (step), facts f) GROUP BY kind;
+FROM (FROM rank_gap_kind WHERE rank IS NOT NULL) r JOIN slowest USING (kind) JOIN (
+  SELECT kind, avg(step_ns)::BIGINT AS mean_ns, count(*) AS steps
+  FROM gap_step JOIN all_step USING (step) GROUP BY kind) USING (kind) GROUP BY kind;
 
 -- Loading for which all ranks idle alike, none over three times as long as the next: it makes nobody late.
 CREATE VIEW loading_of_all AS

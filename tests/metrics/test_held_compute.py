@@ -66,3 +66,13 @@ def test_a_host_that_waits_for_nothing_is_late_by_its_own_pace() -> None:
     line, activity, waits = synchronised()
     empty = HostActivity(*(column[:0] for column in activity[:6]), Intervals.empty())
     assert held_ns(line, empty, np.array(waits)) == 0
+
+
+def test_compute_that_is_launched_early_and_starts_late_waits_for_something_else() -> None:
+    """GIVEN layers launched 20 us after the last one ended, which start behind the reduction all
+    the same, THEN those 20 us are the wait's doing: no launch delay is as long as a transfer."""
+    line, activity, waits = synchronised()
+    ends = line.end[::2]
+    line.launch[2::2] = ends[:-1] + 20 * US
+    activity = activity._replace(end=ends + 10 * US)
+    assert 0 < held_ns(line, activity, np.array(waits)) <= (LAYERS - 1) * 20 * US

@@ -49,7 +49,8 @@ def stretches(
     launch = _enqueued(line.launch[following], high, activity.union("loading"))
     # From a launch to the device on an idle stream; what takes longer waits for something else.
     late = known & (launch > low)
-    usual = int(np.median((high - launch)[late])) if late.any() else 0
+    alone = np.flatnonzero(late)[busy.covered(launch[late], high[late]) == 0]
+    usual = int(np.median((high - launch)[alone])) if len(alone) else 0
     until = np.where(known, np.clip(launch + usual, low, high), low)
     waits = _waits(line, activity)
     # A device that idles has room in its queue: what takes long meanwhile does something else.

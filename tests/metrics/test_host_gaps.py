@@ -9,9 +9,12 @@ import pytest
 
 import advisor
 from advisor.findings import Severity, VerdictKind
-from advisor.metrics.host.gaps import _recorded_until, _steps_of
+from advisor.metrics.host.activity import KINDS, HostActivity
+from advisor.metrics.host.gaps import _recorded_until, _steps_of, gap_rows
+from advisor.metrics.host.lead import device_gaps
 from advisor.metrics.host.stretches import _QUEUED, _longest_lead
 from advisor.metrics.steps.annotated import Step, Steps
+from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.metrics.timeline.timeline import Timeline
 from benchmarks.fuzz import damages, labelled, recordings
@@ -46,6 +49,38 @@ def test_a_host_that_never_waits_is_ahead_by_a_full_queue_at_most(before: int, l
     busy = Intervals.of(line.start, line.end)
     found = _longest_lead(line, busy, line.launch[-1:], np.array([before * MS]))
     assert found.tolist() == [lead * MS]
+
+
+def test_a_gap_is_split_among_what_filled_it() -> None:
+    """Seen in a libtorch program: a gap of 1,207 ms of which cudaFree filled 672 and the first
+    launch 492 was said to free memory for all of it. A call of a hundredth of it is no part."""
+    start = np.array([0, 1200, 1202]) * MS
+    none = np.zeros_like(start)
+    line = Timeline(0, True, none, start, start + MS, none + 7, start, start - 1000, none)
+    spans = [("allocator", 1, 673), ("allocator", 700, 706), ("loading", 708, 1200)]
+    kinds = [name for name, _ in KINDS]
+    begin, end = np.array([[low, high] for _, low, high in spans]).T * MS
+    activity = HostActivity(
+        np.array([kinds.index(kind) for kind, _, _ in spans]),
+        np.zeros(3, dtype=np.int64),
+        np.array(["cudaFree", "cudaMalloc", "cudaLaunchKernel"], dtype=object),
+        begin,
+        end,
+        np.arange(3),
+        Intervals.empty(),
+    )
+    busy = Occupancy.of(line)
+    gaps = device_gaps(line, busy, activity, np.array([], dtype=np.int64))
+    step = Steps((Step(0, 0, 1300 * MS, None, None, True, "x"),))
+    rows = gap_rows("run", line, busy, step, activity, gaps)
+    found = {row["kind"]: (row["idle_ns"] // MS, row["name"]) for row in rows}
+    assert found == {
+        "allocator": (678, "cudaFree"),
+        "loading": (492, "cudaLaunchKernel"),
+        "pause": (29, None),
+        "launch": (1, None),
+    }
+    assert len({row["start_ns"] for row in rows}) == len(rows)  # each has a place of its own
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ _BEFORE = (
 # Idle time of the devices by what their hosts do meanwhile, per step and rank, as a share of the
 # step is: the most first.
 # A step alone is its host's whole span, so that what lies at its edges idles in it too. Where it
-# loads for a tenth of that, its pauses are of the start as well; all of a process's first pass is.
+# loads for a tenth of that, its pauses and memory are of the start as well; all of a process's first pass is.
 _IDLING = (
     "WITH gap AS ("
     "SELECT kind, of_all_ns AS idle_ns, name FROM gap_kind WHERE kind NOT IN ('launch', 'other') "
@@ -61,9 +61,9 @@ _IDLING = (
     "any_value(steps) = 1 AND sum(idle_ns) FILTER (kind = 'loading') "
     f">= {LOST} * any_value(step_ns) AND bool_or(kind = 'pause') AS cold "
     "FROM gap, facts, first_pass) "
-    "SELECT CASE WHEN first OR cold AND kind IN ('loading', 'pause') THEN 'start' "
+    "SELECT CASE WHEN first OR cold AND kind IN ('loading', 'allocator', 'pause') THEN 'start' "
     "ELSE kind END AS kind, sum(idle_ns)::BIGINT AS idle_ns, "
-    "any_value(name) FILTER (first IS NOT TRUE) AS name FROM gap, start "
+    "arg_max_null(name, idle_ns) FILTER (first IS NOT TRUE) AS name FROM gap, start "
     "GROUP BY 1 ORDER BY 2 DESC LIMIT 1"
 )
 # A pause is longer than what moves between steps on a shared machine, as in one-rank-pauses.

@@ -12,7 +12,7 @@ from advisor.metrics.host.lead import PAUSE_NS, Gaps
 from advisor.metrics.host.stretches import WAITS
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
-from advisor.metrics.timeline.intervals import Int64s
+from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING
 
@@ -112,11 +112,21 @@ def gap_rows(
     computes = occupancy.compute.end
     until_then = int(low[0])
     rows = [] if gaps is None else _before_the_first(run, line, int(busy.start[0]), steps, activity)
-    for place, step in zip(long.tolist(), number.tolist(), strict=True):
-        begin, kind = int(low[place]), str(kinds[place])
-        end = min(int(high[place]), ends.get(step, int(high[place])))
+    parts = [
+        (place, step, kind, stretch)
+        for place, step in zip(long.tolist(), number.tolist(), strict=True)
+        for kind, stretch in _parts(
+            gaps,
+            place,
+            str(kinds[place]),
+            int(low[place]),
+            min(int(high[place]), ends.get(step, int(high[place]))),
+        )
+    ]
+    for place, step, kind, stretch in parts:
+        begin, end = int(stretch.start[0]), int(stretch.end[-1])
         name, event_id, moving = None, None, None
-        if gaps is not None and gaps.span[place] >= 0:
+        if gaps is not None and gaps.span[place] >= 0 and kind == gaps.rest[place]:
             span = int(gaps.span[place])
             name, event_id = str(activity.name[span]), int(activity.event_id[span])
         elif kind in _PLACES:
@@ -133,14 +143,35 @@ def gap_rows(
                 "kind": kind,
                 "start_ns": begin,
                 "end_ns": end,
-                "idle_ns": end - begin,
-                "host_ns": None if until is None else min(int(until[place]), end) - begin,
+                "idle_ns": stretch.length,
+                "host_ns": None if until is None else stretch.clip(begin, int(until[place])).length,
                 "name": name,
                 "event_id": event_id,
                 "moving_ns": moving,
             }
         )
     return rows
+
+
+def _parts(
+    gaps: Gaps | None, place: int, kind: str, low: int, high: int
+) -> list[tuple[str, Intervals]]:
+    """A gap by what its host did, where that was several things of which each took a tenth or more:
+    what none of them fills is of the kind that it would be without them."""
+    whole = Intervals.of([low], [high])
+    if gaps is None or kind not in gaps.named:
+        return [(kind, whole)]
+    found = {
+        name: gaps.named[name].clip(low, high)
+        for name in gaps.named
+        if 10 * gaps.covered[name][place] >= high - low
+    }
+    if len(found) < 2:
+        return [(kind, whole)]
+    for own in found.values():
+        whole -= own
+    found[str(gaps.rest[place])] = whole
+    return [(name, own) for name, own in found.items() if own.length >= _SHORTEST_GAP_NS]
 
 
 def _before_the_first(

@@ -9,7 +9,7 @@ the waits' doing; what stays is the host's own pace.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -38,7 +38,8 @@ class Gaps(NamedTuple):
 
     The host launched what ends a stretch too late to start before ``until`` (``low`` where it was
     queued in time); ``regained`` of that goes when no call waits for the device. ``kind`` is what
-    the host did, ``span`` the row of its activity (-1: none).
+    the host did, ``rest`` what it would be without what ``named`` tells, ``span`` the row of the
+    activity of that (-1: none).
     """
 
     low: Int64s
@@ -50,6 +51,9 @@ class Gaps(NamedTuple):
     held: Intervals  # when the host waited for the device
     slack: Int64s  # how much earlier the launch would be than the device, without those waits
     launched: Bools  # what ends the stretch has a launch: pages of unified memory move without
+    rest: Any
+    named: Mapping[str, Intervals]  # when the host did what has a name of its own, none twice
+    covered: Mapping[str, Int64s]  # how much of each stretch that fills
 
     @property
     def by_wait(self) -> Bools:
@@ -83,8 +87,6 @@ def device_gaps(
     found = stretches(line, busy, np.arange(len(line)), activity, busy)
     low, high, until, launch, waits = found.low, found.high, found.until, found.launch, found.waits
     late = found.known & (launch > low)
-    # What the host did in the stretch comes first; what it waited for before is behind the rest.
-    covered = {kind: activity.union(kind).covered(low, high) for kind in (*_NAMED, *WAITS)}
     kinds = np.full(len(low), "other", dtype=object)
     in_graph = np.zeros(len(low), dtype=bool)
     if line.in_graph is not None:
@@ -107,18 +109,25 @@ def device_gaps(
         rows, place = _own_work(line, activity, low, high)
         rows, place = rows[by_wait[place]], place[by_wait[place]]
         kinds[place], span[place] = "pause", rows
-    for kind in reversed(_NAMED):
-        own = 2 * covered[kind] >= high - low
-        if kind == "data-loading":  # a host that no barrier stops loads while its device works
-            own &= ~needless
-        kinds = np.where(own, kind, kinds)
-        span = np.where(own, -1, span)
+    # What the host did in the stretch comes first; what it waited for before is behind the rest.
+    named, told = dict[str, Intervals](), Intervals.empty()
+    for kind in _NAMED:
+        named[kind] = activity.union(kind) - told
+        told |= named[kind]
+    covered = {kind: own.covered(low, high) for kind, own in named.items()}
+    # A host that no barrier stops loads while its device works.
+    covered["data-loading"] = np.where(needless, 0, covered["data-loading"])
+    shares = np.array([*covered.values()])
+    full = 2 * shares.sum(axis=0) >= high - low
+    rest, most = kinds, np.array(_NAMED, dtype=object)[shares.argmax(axis=0)]
+    kinds = np.where(full, most, kinds)
     # Freeing device memory waits for the device too; the gap after it has a name of its own.
     freeing = activity.freeing(np.sort(line.launch[line.launch != MISSING])) & busy
     held = found.held | freeing
     return Gaps(
-        low, high, until, found.regained, kinds, span, held, found.slack, launched=found.known
-    )
+        low, high, until, found.regained, kinds, span, held, found.slack, found.known, rest, named,
+        covered,
+    )  # fmt: skip
 
 
 def host_pace(

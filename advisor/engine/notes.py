@@ -79,6 +79,13 @@ def _of_content(sandbox: Sandbox) -> list[Note]:
             "SELECT op, calls, said_gbps, limit_gbps FROM contradiction ORDER BY calls DESC LIMIT 1"
         )
     ]
+    found += [
+        note("thread-lost", **row)
+        for row in sandbox.records(
+            "SELECT rank, count(*) AS steps, min(step) AS first, max(step) AS last FROM step "
+            "WHERE left_out = 'lost-thread' GROUP BY rank ORDER BY steps DESC, rank LIMIT 1"
+        )
+    ]
     edges = sandbox.records(
         "SELECT g.rank, edge, kind, g.end_ns - g.start_ns AS gap_ns, "
         "coalesce(sum(least(s.end_ns, g.end_ns) - greatest(s.start_ns, g.start_ns)) "

@@ -40,6 +40,7 @@ from advisor.metrics.steps.annotated import (
     device_windows,
     last_incomplete,
 )
+from advisor.metrics.steps.lost_threads import without_lost_threads
 from advisor.metrics.steps.optimizer import optimizer_steps
 from advisor.metrics.steps.periods import period_steps
 from advisor.metrics.steps.rough_clocks import (
@@ -120,7 +121,7 @@ def load_run(con: Any, run: str) -> RunData:
             own, unseen = host_calls(events, line.rank, complete=info.complete)
         if not info.complete and marked:
             steps = last_incomplete(steps.without(unseen))
-        steps = without_untimed(events, line, steps)
+        steps = without_lost_threads(line, without_untimed(events, line, steps))
         _set_steps(own, steps)
         spans = host_spans(events, line.rank)
         set_phases(own, spans)

@@ -158,7 +158,7 @@ CREATE TABLE step (
   host_end_ns BIGINT,               -- end of the host annotation
   complete BOOLEAN NOT NULL,        -- false for a partial first or last step
   used BOOLEAN NOT NULL,            -- whether figures per step rest on it: complete on all ranks that count, and like the others
-  left_out VARCHAR,                 -- why it is not used: 'cut-rank' 'no-device' 'partial' 'warm-up' 'odd'; null when it is
+  left_out VARCHAR,                 -- why it is not used: 'cut-rank' 'no-device' 'partial' 'lost-thread' 'warm-up' 'odd'; null when it is
   source VARCHAR NOT NULL           -- 'ProfilerStep', 'annotation', 'optimizer-step', 'collective-period' or 'whole-trace'
 );
 

@@ -50,7 +50,8 @@ _BEFORE = (
 # Idle time of the devices by what their hosts do meanwhile, per step and rank, as a share of the
 # step is: the most first.
 # A step alone is its host's whole span, so that what lies at its edges idles in it too. Where it
-# loads for a tenth of that, its pauses and memory are of the start as well; all of a process's first pass is.
+# loads for a tenth of that, its pauses and memory are of the start as well; all of a process's
+# first pass is.
 _IDLING = (
     "WITH gap AS ("
     "SELECT kind, of_all_ns AS idle_ns, name FROM gap_kind WHERE kind NOT IN ('launch', 'other') "

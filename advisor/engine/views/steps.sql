@@ -8,7 +8,7 @@ SELECT DISTINCT rank FROM step WHERE coalesce(left_out, '') NOT IN ('cut-rank', 
 CREATE VIEW all_step AS
 SELECT step,                                        -- step number
   median(end_ns - start_ns)::BIGINT AS step_ns,     -- median over ranks
-  bool_and(left_out IS DISTINCT FROM 'partial') AS complete, -- on all ranks that count
+  bool_and(coalesce(left_out NOT IN ('partial', 'lost-thread'), true)) AS complete, -- on all ranks that count
   any_value(source) AS source                       -- how steps were told apart
 FROM step SEMI JOIN whole_rank USING (rank) GROUP BY step;
 

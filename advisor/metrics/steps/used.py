@@ -18,6 +18,7 @@ from advisor.metrics.steps.annotated import Step, Steps
 from advisor.store.columns import rows
 
 CUT_RANK, NO_DEVICE, PARTIAL, WARM_UP, ODD = "cut-rank", "no-device", "partial", "warm-up", "odd"
+LOST_THREAD = "lost-thread"
 
 WARM_UP_TIMES = 1.5
 """Leading steps of over so many times the median: allocations, autotuning, lazy connections."""
@@ -46,7 +47,7 @@ def mark_used(
     def reason(rank: int, step: Step) -> str | None:
         if rank not in ranks:
             return NO_DEVICE if rank in blind else CUT_RANK
-        return unusual.get(step.number) if step.number in times else PARTIAL
+        return unusual.get(step.number) if step.number in times else step.left_out or PARTIAL
 
     return {
         rank: Steps(tuple(step._replace(left_out=reason(rank, step)) for step in own.steps))

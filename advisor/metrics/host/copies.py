@@ -14,7 +14,7 @@ from advisor.metrics.steps.whole import WHOLE_TRACE
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.contention import exclusive_ns
 from advisor.metrics.timeline.intervals import Bools, Int64s
-from advisor.metrics.timeline.timeline import MEMORY, Timeline
+from advisor.metrics.timeline.timeline import COMM, COMPUTE, MEMORY, Timeline
 from advisor.store.columns import MISSING
 from advisor.store.events import Events
 
@@ -121,7 +121,7 @@ def _at_edge(line: Timeline, start: Int64s, end: Int64s, steps: Steps) -> Bools:
 
     A program that runs once brings its data in and its result out like that.
     """
-    others = line.kind != MEMORY
+    others = np.isin(line.kind, (COMPUTE, COMM))  # waits are events of a device, too
     if not others.any() or any(step.source != WHOLE_TRACE for step in steps.steps):
         return np.zeros(len(start), dtype=bool)
     edges: Bools = (end <= line.start[others].min()) | (start >= line.end[others].max())

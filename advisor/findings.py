@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from advisor.vocabulary.records import Field, Record
 
 SCHEMA_VERSION = 3
 
@@ -81,11 +81,7 @@ class OutcomeKind(StrEnum):
     ERROR = "error"
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", defer_build=True)
-
-
-class Outcome(_Model):
+class Outcome(Record):
     """One rule's result. ``reason`` names the missing evidence or the error."""
 
     run: str
@@ -103,24 +99,24 @@ class Outcome(_Model):
     )
 
 
-class Note(_Model):
+class Note(Record):
     """What must be known beside the findings: programs act on ``code`` and ``values``."""
 
     code: str = Field(description="of advisor.messages.NOTES")
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = Field(default={})
     text: str = Field(description="the same in words, without a full stop")
 
 
-class Table(_Model):
+class Table(Record):
     """A small table of evidence: ``rows`` are parallel to ``columns`` (units in the names)."""
 
     title: str
     columns: list[str]
-    rows: list[list[Any]] = []
+    rows: list[list[Any]] = Field(default=[])
     note: str = ""
 
 
-class Window(_Model):
+class Window(Record):
     """The stretch of time that shows the finding best, for the timeline and ``advisor open``.
 
     ``start_ns`` and ``end_ns`` are on the clock of the store (epoch ns, before alignment).
@@ -128,22 +124,22 @@ class Window(_Model):
 
     start_ns: int
     end_ns: int
-    ranks: list[int] = []
+    ranks: list[int] = Field(default=[])
     step: int | None = None
     culprit_rank: int | None = None
-    call_ids: list[int] = []
+    call_ids: list[int] = Field(default=[])
 
 
-class Evidence(_Model):
+class Evidence(Record):
     """Why we say so: numbers as tables, the query that produced them, the window to look at."""
 
-    tables: list[Table] = []
+    tables: list[Table] = Field(default=[])
     sql: str = ""
     window: Window | None = None
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = Field(default={})
 
 
-class ClaimedCalls(_Model):
+class ClaimedCalls(Record):
     """Calls of one operation and process group of which a finding claims time."""
 
     op: str
@@ -152,7 +148,7 @@ class ClaimedCalls(_Model):
     ns: int = Field(description="per step, mean over ranks")
 
 
-class Effect(_Model):
+class Effect(Record):
     """Another rule's finding that a cause explains, and where that was."""
 
     rule: str
@@ -163,7 +159,7 @@ class Effect(_Model):
         return f"{self.rule} ({self.where})" if self.where else self.rule
 
 
-class Finding(_Model):
+class Finding(Record):
     """One problem, what it costs per step, the fix and the proof."""
 
     id: str = Field(description="anchor: unique in one report, stable for the same evidence")
@@ -178,8 +174,8 @@ class Finding(_Model):
     )
     basis: Basis | None = Field(default=None, description="what the probability rests on")
     category: str = ""
-    ranks: list[int] = []
-    hosts: list[str] = []
+    ranks: list[int] = Field(default=[])
+    hosts: list[str] = Field(default=[])
     links: list[str] = Field(default=[], description="'host a -> host b' or '2 -> 3'")
     one_of: bool = Field(
         default=False, description="one of these ranks, hosts or links is meant, which is open"
@@ -207,8 +203,8 @@ class Finding(_Model):
     )
     fix: list[str] = Field(default=[], description="exact settings or code, in order")
     verify: str = ""
-    wrong_if: list[str] = []
-    see: list[str] = []
+    wrong_if: list[str] = Field(default=[])
+    see: list[str] = Field(default=[])
     merged: list[Effect] = Field(default=[], description="findings that this cause explains")
 
     def at_most_ns(self) -> int | None:
@@ -241,7 +237,7 @@ class Finding(_Model):
         return wide and self.is_sure() and self.basis not in (Basis.LOSS, Basis.OPTION)
 
 
-class Verdict(_Model):
+class Verdict(Record):
     """The first thing a reader sees: one of six shapes; programs act on kind, reason and values.
 
     ``cause`` is a rule id, ``healthy``, ``benchmark`` or ``unknown``; ``finding`` the id of the
@@ -255,7 +251,7 @@ class Verdict(_Model):
     severity: Severity = Severity.INFO
     finding: str | None = None
     run: str = Field(default="", description="whose verdict it is, where there are several runs")
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = Field(default={})
     savings_ns: int | None = None
     why: str = Field(default="", description="at most two sentences")
     next_steps: list[str] = Field(default=[], description="at most three commands or edits")
@@ -265,7 +261,7 @@ class Verdict(_Model):
         return f"{self.run}: {self.title}" if self.run else self.title
 
 
-class RunSummary(_Model):
+class RunSummary(Record):
     """What was read for one run, as the reader of a report needs it."""
 
     run: str
@@ -277,19 +273,19 @@ class RunSummary(_Model):
     step_source: str
     events_read: int
     events_dropped: int
-    inputs: list[str] = []
+    inputs: list[str] = Field(default=[])
     recordings: list[str] = Field(
         default=[],
         description="the inputs that hold steps, which a comparison needs: no logs or benchmarks",
     )
-    notes: list[Note] = []
+    notes: list[Note] = Field(default=[])
     caveats: list[Note] = Field(
         default=[], description="beside the verdict: where steps come from, what is in none of them"
     )
     verdict: Verdict | None = Field(default=None, description="of this run, of several")
 
 
-class FindingsReport(_Model):
+class FindingsReport(Record):
     """findings.json. Findings are sorted: what ends a job, then by expected gain, then hints."""
 
     schema_version: int = SCHEMA_VERSION

@@ -16,7 +16,8 @@ from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from advisor.config.loader import FileModel, load_model, read_plain
+from advisor.config.loader import load_model, read_plain
+from advisor.config.models import FileModel
 from advisor.config.paths import shipped
 from advisor.config.space_values import check_values
 from advisor.config.workload import Workload

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from advisor.config.loader import FileModel, load_model
+from advisor.config.loader import load_model
+from advisor.config.models import FileModel
 from advisor.errors import AdvisorError
 
 

@@ -14,19 +14,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from advisor.config.hardware import Device, devices
 from advisor.config.loader import load_model
 from advisor.config.paths import shipped
 from advisor.errors import AdvisorError
+from advisor.vocabulary.records import Record
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", defer_build=True)
-
-
-class Bug(_Strict):
+class Bug(Record):
     """A bug: affected from ``since`` up to, not including, ``fixed``; conditions are all needed."""
 
     id: str
@@ -48,7 +43,7 @@ class Bug(_Strict):
     workaround: dict[str, str] | None = None
 
 
-class _Bugs(_Strict):
+class _Bugs(Record):
     bugs: list[Bug]
 
 
@@ -71,7 +66,7 @@ def version_key(version: str) -> int:
 
 _TEXT, _NUMBER = "VARCHAR", "BIGINT"
 _TABLES: dict[str, dict[str, str]] = {
-    "ref_bug": dict.fromkeys(Bug.model_fields.keys() - {"workaround"}, _TEXT)
+    "ref_bug": dict.fromkeys(Bug.__dataclass_fields__.keys() - {"workaround"}, _TEXT)
     | {"since": _NUMBER, "fixed": _NUMBER, "since_text": _TEXT, "fixed_text": _TEXT}
     | {"channels_at_most": _NUMBER, "graphs": "BOOLEAN"},
     "ref_message": dict.fromkeys(("message", "effect", "cause", "fix", "source"), _TEXT)

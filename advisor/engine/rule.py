@@ -1,4 +1,4 @@
-"""What a rule file may say: the pydantic model behind every ``rules/*.yaml``.
+"""What a rule file may say: the record behind every ``rules/*.yaml``.
 
 A rule is data: SQL over the derived tables finds the instances, Jinja texts word them, and the
 examples inside the file are its test. Adding a rule touches one file.
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from typing import Annotated, Any, Literal
 
 from advisor.config.paths import shipped
 from advisor.engine.fragments import Words
 from advisor.findings import Confidence
+from advisor.vocabulary.records import After, Field, Record
 
 Category = Literal[
     "communication", "overlap", "volume", "balance", "host", "fabric", "fit", "data", "user"
@@ -25,11 +24,7 @@ PAIRED_FLOOR = 0.005
 """The least share of a step that an A/B of practical length resolves."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", defer_build=True)
-
-
-class Param(_Strict):
+class Param(Record):
     """A number or word that the SQL binds as ``$name``."""
 
     default: float | int | str | bool
@@ -37,7 +32,7 @@ class Param(_Strict):
     reason: str = Field(min_length=10, description="why this default")
 
 
-class Need(_Strict):
+class Need(Record):
     """Evidence without which the rule does not apply; exactly one kind per item.
 
     ``table`` (optionally with a ``where`` predicate) asks for at least one row, ``ranks`` for that
@@ -58,24 +53,23 @@ class Need(_Strict):
         description="SQL condition on the views that shows the job itself to have nothing of it",
     )
 
-    @model_validator(mode="after")
-    def _one_kind(self) -> Need:
+    def __post_init__(self) -> None:
+        """It is of one kind."""
         kinds = (self.table, self.ranks, self.all_ranks, self.steps, self.timeline)
         if sum(kind is not None for kind in kinds) != 1:
             raise ValueError("give exactly one of table, ranks, all_ranks, steps, timeline")
         if self.where and self.table is None:
             raise ValueError("'where' belongs to 'table'")
-        return self
 
 
-class Candidates(_Strict):
+class Candidates(Record):
     """Rows of a table or view without which the SQL finds nothing: then it is not asked."""
 
     table: str
     where: str = Field(description="SQL condition that may bind parameters as $name")
 
 
-class Savings(_Strict):
+class Savings(Record):
     """How the columns savings_ns, savings_low_ns and savings_high_ns of the SQL came about."""
 
     how: str
@@ -98,7 +92,7 @@ class Savings(_Strict):
     )
 
 
-class EvidenceQuery(_Strict):
+class EvidenceQuery(Record):
     """A small table beside the finding. Its SQL may bind the finding's columns as ``$column``."""
 
     title: str
@@ -106,7 +100,7 @@ class EvidenceQuery(_Strict):
     note: str = ""
 
 
-class Claim(_Strict):
+class Claim(Record):
     """Whose time a finding would save: a part of calls, the device's idling, compute or copies.
 
     What has no time per step claims the settings that would cause it, or a hang's groups.
@@ -134,7 +128,7 @@ MOST_ROWS = 100_000
 """Of a table of an example: more are no miniature."""
 
 
-class Example(_Strict):
+class Example(Record):
     """A miniature run: rows for derived tables, and what the rule must say about it."""
 
     name: str
@@ -156,7 +150,27 @@ class Example(_Strict):
     why: str = ""
 
 
-class Rule(_Strict):
+def _named(params: dict[str, Param]) -> dict[str, Param]:
+    for name in params:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise ValueError(f"parameter '{name}' must be lower_case")
+    return params
+
+
+def _enough(examples: list[Example]) -> list[Example]:
+    firing = [example for example in examples if example.expect == "fired"]
+    silent = [example for example in examples if example.expect != "fired"]
+    if not firing or len(silent) < 2:
+        raise ValueError("needs at least one example that fires and two that do not")
+    if not any(example.look_alike for example in silent):
+        raise ValueError("one silent example must be a look-alike (look_alike: true)")
+    names = [example.name for example in examples]
+    if len(set(names)) != len(names):
+        raise ValueError("example names must differ")
+    return examples
+
+
+class Rule(Record):
     """One rule. ``severity: by-savings`` grades by share of the step; a word fixes it."""
 
     category: Category
@@ -168,7 +182,7 @@ class Rule(_Strict):
     title: str = Field(description="what the rule is about, for lists")
     why: str = Field(min_length=40, description="the mechanism, with its source")
     needs: list[Need] = Field(default_factory=list)
-    params: dict[str, Param] = Field(default_factory=dict)
+    params: Annotated[dict[str, Param], After(_named)] = Field(default={})
     candidates: Candidates | None = Field(
         default=None, description="for long SQL, which takes the database long to plan"
     )
@@ -226,49 +240,26 @@ class Rule(_Strict):
         description="the real runs it was seen firing on and what its fix then gave, or "
         "'examples only: ' and why",
     )
-    examples: list[Example]
+    examples: Annotated[list[Example], After(_enough)]
 
-    _id: str = ""
-    _path: Path | None = None
+    _file = ""  # is no field: without an annotation
 
     @property
     def id(self) -> str:
         """Name of the file without its suffix."""
-        return self._id
+        return Path(self._file).stem
 
     @property
     def path(self) -> Path | None:
         """The file it was read from."""
-        return self._path
+        return Path(self._file) if self._file else None
 
     @property
     def is_shipped(self) -> bool:
         """Whether it comes with this program, and not from a folder of somebody's."""
-        return self._path is None or self._path.parent == shipped("rules")
+        return self.path is None or self.path.parent == shipped("rules")
 
     def located(self, path: Path) -> Rule:
         """The same rule, named after its file."""
-        self._id, self._path = path.stem, path
+        self._file = str(path)
         return self
-
-    @field_validator("params")
-    @classmethod
-    def _names(cls, params: dict[str, Param]) -> dict[str, Param]:
-        for name in params:
-            if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-                raise ValueError(f"parameter '{name}' must be lower_case")
-        return params
-
-    @field_validator("examples")
-    @classmethod
-    def _enough(cls, examples: list[Example]) -> list[Example]:
-        firing = [example for example in examples if example.expect == "fired"]
-        silent = [example for example in examples if example.expect != "fired"]
-        if not firing or len(silent) < 2:
-            raise ValueError("needs at least one example that fires and two that do not")
-        if not any(example.look_alike for example in silent):
-            raise ValueError("one silent example must be a look-alike (look_alike: true)")
-        names = [example.name for example in examples]
-        if len(set(names)) != len(names):
-            raise ValueError("example names must differ")
-        return examples

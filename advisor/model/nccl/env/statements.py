@@ -7,11 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator
-
-from advisor.config.loader import FileModel, load_model
+from advisor.config.loader import load_model
 from advisor.model.nccl.env.issue import Effect, EnvIssue, Severity
 from advisor.model.nccl.version import parse_version
+from advisor.vocabulary.records import After, Field, Record
 
 
 def _valid_pattern(value: str) -> str:
@@ -24,10 +23,10 @@ def _valid_release(value: str) -> str:
     return value
 
 
-Release = Annotated[str, AfterValidator(_valid_release)]
+Release = Annotated[str, After(_valid_release)]
 
 
-class Remark(FileModel):
+class Remark(Record):
     """What is said of a setting; in its texts {…} are figures of the case."""
 
     severity: Severity
@@ -43,7 +42,7 @@ class Remark(FileModel):
         """The remark on one setting, with the figures ``values``."""
         said = {
             field: getattr(self, field).format(name=name, value=value, **values)
-            for field in Remark.model_fields
+            for field in Remark.__dataclass_fields__
         }
         return EnvIssue(name, value, **said)
 
@@ -55,14 +54,14 @@ class Statement(Remark):
     """
 
     variable: str
-    when: Annotated[str, AfterValidator(_valid_pattern)]
-    source: str
+    when: Annotated[str, After(_valid_pattern)]
+    source: str = Field()  # to be given, other than a remark's
     since: Release = ""
     until: Release = ""
     several_nodes: bool = False
 
 
-class Renamed(FileModel):
+class Renamed(Record):
     """A name that another has replaced."""
 
     to: str
@@ -70,7 +69,7 @@ class Renamed(FileModel):
     since: Release = ""
 
 
-class Statements(FileModel):
+class Statements(Record):
     """The whole of statements.yaml."""
 
     costs: list[Statement]

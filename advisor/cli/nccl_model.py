@@ -74,6 +74,7 @@ def command(
     Example:  advisor nccl-model --hardware dgx-h100 --nccl 2.29.7 --op allreduce --bytes 64M
     """
     from advisor.model.nccl.calibration import load_calibration
+    from advisor.model.nccl.constants import constants_for
     from advisor.model.nccl.cost import predict
     from advisor.model.nccl.inputs import Read, parse_capability
     from advisor.model.nccl.names import element_type
@@ -117,7 +118,10 @@ def command(
     }
     assumptions = read.assumptions
     if read.topology.library == "rccl" and read.topology.nodes == 1:
-        assumptions += ("no schedule of MSCCL, which all-reduces up to 16 MiB take by default",)
+        limit = 16 if version < (2, 26, 0) else 20
+        assumptions += (f"no schedule of MSCCL, which takes all-reduces up to {limit} MiB",)
+    if note := constants_for(version, read.topology.library).note:
+        assumptions += (note,)
     prediction = predict(
         read.topology,
         op,
@@ -230,7 +234,9 @@ def _text(prediction: Prediction, assumptions: tuple[str, ...]) -> str:
             f"{_written(row.algo, prediction.nccl):15}{row.proto:10}{row.latency_us:11.1f}"
             f"{row.bandwidth_gbps:9.1f}{time}{mark}"
         )
-    if chosen is None:
+    if prediction.instead:
+        lines.append(f"none of these: {prediction.instead}")
+    elif chosen is None:
         lines.append(f"{library} would fail: no algorithm and protocol is left for this call")
     else:
         lines.append(f"channels {chosen.channels}, threads per channel {chosen.threads}")

@@ -4,13 +4,15 @@
 
 Compiles src/graph of a release of ROCm/rccl (a C++ compiler and CUDA's headers are needed, no GPU
 and no ROCm), hands it the topology file of eight MI300X that RCCL has itself, and compares every
-cell of its table and its times from one byte to 183 GB, on one node to 64.
+cell of its table, its times and its choices from one byte to 183 GB, on one node to 64. (2.22.3
+and 2.26.6 read beside their tables under 64 bytes: those are left out.)
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from advisor.config.hardware import machine
+from advisor.model.nccl.cell import Cell
+from advisor.model.nccl.channels import channels_and_threads, communicator_channels
+from advisor.model.nccl.constants import constants_for
 from advisor.model.nccl.cost import predict
 from advisor.model.nccl.version import parse_version
 from advisor.model.topology import PathType
@@ -32,30 +37,41 @@ REFERENCES = {
     "2.18.6": "rocm-6.1.2",
     "2.20.5": "rocm-6.2.2",
     "2.21.5": "99b8561b219f",
+    "2.22.3": "ddc5d58b",
+    "2.26.6": "a0ec15ba",
+    "2.27.7": "239d62f5",
 }
 NODES = (1, 2, 3, 4, 8, 16, 64)
 SIZES = tuple((1 << bits) + (1 << bits) // 3 for bits in range(38))
 _SOURCES = ("graph/topo", "graph/xml", "graph/paths", "graph/search", "graph/rings", "graph/trees")
 _SOURCES += ("graph/rome_models", "graph/tuning", "misc/utils", "misc/param", "misc/archinfo")
+_MACHINE = "mi300x-roce"
 _TOPOLOGY = "tools/topo_expl/models/topo_8p_940.xml"
-_HIP = ("hip_runtime", "hip_runtime_api", "hip_fp16", "hip_bfloat16", "hip_ext")
+_HIP = ("hip_runtime", "hip_runtime_api", "hip_fp16", "hip_bf16", "hip_bfloat16", "hip_ext")
+_HIP += ("hip_cooperative_groups", "hip_version")
 _STUBS = {
     "hsa/hsa.h": "typedef int hsa_status_t, hsa_system_info_t;\nenum {HSA_STATUS_SUCCESS};\n"
     "#include <stdint.h>\ntypedef struct {uint64_t handle;} hsa_agent_t;\n",
-    "rocm_smi/rocm_smi.h": "typedef int rsmi_status_t, RSMI_IO_LINK_TYPE;\n"
-    "enum {RSMI_STATUS_SUCCESS, RSMI_IOLINK_TYPE_XGMI};\n",
+    "rocm_smi/rocm_smi.h": "#include <stdint.h>\ntypedef int rsmi_status_t, RSMI_IO_LINK_TYPE;\n"
+    "enum {RSMI_STATUS_SUCCESS, RSMI_IOLINK_TYPE_XGMI, RSMI_FW_BLOCK_MEC};\n"
+    "int rsmi_init(uint64_t), rsmi_dev_firmware_version_get(uint32_t, int, uint64_t*);\n",
     "rocm_smi/rocm_smi64Config.h": "",
+    "roctracer/roctx.h": "",
+    "fmt/format.h": "#include <string>\n"
+    'namespace fmt { template <class... T> std::string format(T...) { return ""; } }\n',
 }
 _OURS = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What RCCL says of a number of nodes: its graphs as the hardware table writes them, and by
-    function, algorithm and protocol latency (us), bandwidth (GB/s) and times of SIZES (us)."""
+    """What RCCL says of a number of nodes: its graphs as the hardware table writes them; by
+    function, algorithm and protocol latency (us), bandwidth (GB/s) and times of SIZES (us); by
+    function and place in SIZES what it takes (before 2.22 without the channels)."""
 
     graphs: dict[str, dict[str, Any]]
     cells: dict[tuple[str, str, str], tuple[float, ...]]
+    choices: dict[tuple[str, int], tuple[str, str, int]]
 
 
 def build(repository: Path, release: str, folder: Path) -> Path:
@@ -83,51 +99,77 @@ def build(repository: Path, release: str, folder: Path) -> Path:
     for name, value in values.items():
         header = header.replace(f"${{{name}}}", value)
     (own / "nccl.h").write_text(header, encoding="utf-8")
+    files = [source / f"{name}.cc" for name in _SOURCES]
+    if (wrap := source / "rccl_wrap.cc").exists():
+        files.append(wrap)
+    (own / "choice.h").write_text(_choosing(source), encoding="utf-8")
     cuda = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
-    inside = (own, source / "include", source / "graph", cuda)
-    flags = ["-O1", "-w", "-fpermissive", "-std=c++17", "-D__HIP_PLATFORM_AMD__", "-DTOPO_EXPL"]
+    include = source / "include"
+    inside = (own, include, include / "plugin", source / "graph", source, cuda)
+    flags = ["-O0", "-w", "-fpermissive", "-std=c++17", "-D__HIP_PLATFORM_AMD__", "-DTOPO_EXPL"]
+    flags += ["-include", "hip/hip_runtime.h", "-DROCBLAS_FLOAT8_H", "-DENABLE_LL128"]
     flags += ["-D__HIP_PLATFORM_HCC__"]  # its name until 2.18
     flags += [
         "-DNVTX_NO_IMPL",
         f"-DRELEASE={values['NCCL_VERSION']}",
         *(f"-I{path}" for path in inside),
     ]
-    files = [str(source / f"{name}.cc") for name in _SOURCES]
     program = folder / "rccl"
-    command = ["g++", *flags, *files, str(_OURS / "rccl.cc"), "-lpthread", "-ldl"]
+    command = ["g++", *flags, *map(str, files), str(_OURS / "rccl.cc"), "-lpthread", "-ldl"]
+    command += ["-static", "-Wl,--unresolved-symbols=ignore-all"]
     subprocess.run([*command, "-o", str(program)], check=True)
     return program
 
 
-def ask(program: Path, nodes: int, cpu_vendor: str = "amd") -> Compiled:
+def _choosing(source: Path) -> str:
+    """What of its larger files chooses, from 2.22 on."""
+    enqueue = (source / "enqueue.cc").read_text(encoding="utf-8")
+    collectives = source / "collectives.cc"
+    text = ""
+    for name in ("updateCollCostTable", "topoGetAlgoInfo"):
+        if found := re.search(rf"^static ncclResult_t {name}\(.*?^}}\n", enqueue, re.M | re.S):
+            text += found[0]
+    # In 2.26 the condition of a direct all-gather stands where it is made.
+    made = collectives.read_text(encoding="utf-8") if collectives.exists() else ""
+    if found := re.search(r"if (\(comm->enableCustColl.*?)\s*\{", made, re.S):
+        limit = re.search(r"RCCL_PARAM\(DirectAllGatherThreshold.*?;", made)
+        condition = " ".join(found[1].split())
+        text += f"{limit[0] if limit else ''}\n#define DIRECT(comm, msgSize) {condition}\n"
+    return text
+
+
+def ask(program: Path, release: str, nodes: int, cpu_vendor: str = "amd") -> Compiled:
     """What the program finds for ``nodes`` nodes with CPUs of ``cpu_vendor`` (amd or intel)."""
     described = program.parent / ("amd.xml" if cpu_vendor == "amd" else _TOPOLOGY)
-    command = [str(program), str(described), str(nodes)]
+    channels = communicator_channels(topology_of(machine(_MACHINE), nodes), (2, 27, 7))
+    command = [str(program), str(described), str(nodes), str(channels)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found = Compiled({}, {})
+    since = {PathType.C2C: (2, 26, 0), PathType.P2C: (2, 27, 0)}
+    paths = [path for path in PathType if since.get(path, (0, 0, 0)) <= parse_version(release)]
+    found = Compiled({}, {}, {})
     for line in done.stdout.splitlines():
         kind, name, *fields = line.split()
         if kind == "cell":
             found.cells[name, fields[0], fields[1]] = tuple(map(float, fields[2:]))
             continue
+        if kind == "choice":
+            at, algorithm, protocol, taken = fields
+            found.choices[name, int(at)] = algorithm, protocol, int(taken)
+            continue
         pattern, channels, intra, inter, type_intra, type_inter, same = map(float, fields)
         found.graphs[name] = {
             **{"pattern": int(pattern), "channels": int(channels)},
             **{"bw_intra": intra, "bw_inter": inter, "same_channels": bool(same)},
-            # Its order of paths has no C2C and no P2C.
-            **{"type_intra": _PATHS[int(type_intra)], "type_inter": _PATHS[int(type_inter)]},
+            **{"type_intra": paths[int(type_intra)], "type_inter": paths[int(type_inter)]},
         }
     return found
-
-
-_PATHS = [path for path in PathType if path not in (PathType.C2C, PathType.P2C)]
 
 
 def differing(
     release: str, nodes: int, found: Compiled, cpu_vendor: str = "amd"
 ) -> tuple[int, list[str]]:
     """How many figures were compared, and those that are not the model's."""
-    topology = topology_of(machine("mi300x-roce"), nodes)
+    topology = topology_of(machine(_MACHINE), nodes)
     topology = topology.model_copy(update={"cpu_vendor": cpu_vendor})
     compared, wrong = 0, []
     for name, graph in found.graphs.items():
@@ -145,10 +187,12 @@ def differing(
                 wrong.append(f"{nodes} nodes, {name}: {key} {theirs}, not {getattr(ours, key)}")
     functions = dict.fromkeys(function for function, _, _ in found.cells)
     version = parse_version(release)
+    constants = constants_for(version, "rccl")
     for function in functions:
         for at, size in enumerate(SIZES):
+            if release in ("2.22.3", "2.26.6") and size < 64:
+                continue
             prediction = predict(topology, function, size, version)
-            best: tuple[float, str] | None = None
             for (name, algorithm, protocol), cell in found.cells.items():
                 if name != function:
                     continue
@@ -163,12 +207,17 @@ def differing(
                     wrong.append(
                         f"{nodes} nodes, {function} of {size}, {algorithm} {protocol}: {pairs}"
                     )
-                if time >= 0 and (best is None or time < best[0]):
-                    best = time, f"{algorithm} {protocol}"
-            choice = prediction.choice
             compared += 1
-            if best is None or choice is None or best[1] != f"{choice.algo} {choice.proto}":
-                wrong.append(f"{nodes} nodes, {function} of {size}: takes {best}, not {choice}")
+            theirs_taken, ours_taken = found.choices[function, at], ("Direct", "Simple", 0)
+            if prediction.choice is not None:
+                algorithm, protocol = prediction.choice.algo, prediction.choice.proto
+                at_all = Cell(topology, version, constants, function, algorithm, protocol)
+                ours_taken = algorithm, protocol, channels_and_threads(at_all, size)[0]
+            known = 1 if prediction.choice is None else 3 if theirs_taken[2] else 2
+            if theirs_taken[:known] != ours_taken[:known]:
+                wrong.append(
+                    f"{nodes} nodes, {function} of {size}: takes {theirs_taken}, not {ours_taken}"
+                )
     return compared, wrong
 
 
@@ -183,7 +232,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             program = build(asked.repository, release, Path(folder))
             for nodes, vendor in product(NODES, ("amd", "intel")):
-                found = ask(program, nodes, vendor)
+                found = ask(program, release, nodes, vendor)
                 compared, wrong = differing(release, nodes, found, vendor)
                 failed += len(wrong)
                 equal = compared - len(wrong)

@@ -3,7 +3,10 @@
 #include <cuda.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
+#include <cmath>
 #include <string>
+struct rccl_float8 { unsigned char data; };
+struct rccl_bfloat8 { unsigned char data; };
 #undef CUDART_VERSION  // its code for CUDA alone
 #define CUmemFabricHandle_st rcclFabricHandle_st
 #define CUmemFabricHandle_v1 rcclFabricHandle_v1

@@ -85,6 +85,10 @@ def filter_reason(
     if filtered and not chosen_algorithms.allows(cell.function, cell.algorithm):
         return "excluded by NCCL_ALGO"
     named = chosen_protocols.names(cell.function)
+    if cell.protocol == "LL128" and cell.topology.library == "rccl":
+        # Its table says where. Until 2.27 NCCL_PROTO did not turn it off.
+        named = named if cell.version >= (2, 27, 0) else None
+        return "" if named is None or "LL128" in named else "excluded by NCCL_PROTO"
     if named is not None:
         return "" if cell.protocol in named else "excluded by NCCL_PROTO"
     if cell.protocol == "LL128" and not ll128_by_default(cell, cuda_11_8=cuda_11_8):

@@ -45,9 +45,13 @@ def bandwidth_gbps(cell: Cell) -> float:
 
 
 def _rccl(cell: Cell, graph: Graph, channels: int) -> float:
-    """A measured share of the graph's bandwidth; no trees of Simple inside one node."""
+    """A measured share of the graph's bandwidth; inside one node no trees of Simple and no LL128.
+
+    PAT is off (NCCL_PAT_ENABLE).
+    """
     nodes, algorithm, protocol = cell.topology.nodes, cell.algorithm, cell.protocol
-    if (nodes, algorithm, protocol) == (1, "Tree", "Simple"):
+    within = nodes == 1 and ((algorithm, protocol) == ("Tree", "Simple") or protocol == "LL128")
+    if within or algorithm == "PAT":
         return 0.0
     share = cell.constants.bandwidth_ratio[nodes > 2]
     bus = channels * (graph.bw_intra if nodes <= 2 else graph.inter)

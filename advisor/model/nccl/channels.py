@@ -60,6 +60,9 @@ def threshold(cell: Cell) -> int:
     """Bytes per thread under which a channel or half the threads are dropped."""
     if cell.algorithm.startswith("CollNet"):
         return 512
+    rules = cell.constants.rules if cell.topology.nodes > 1 else None
+    if rules and (tuned := rules.thread_bytes.get(cell.function, {}).get(cell.protocol)):
+        return tuned * cell.topology.ranks
     if cell.protocol == "Simple":
         return 64
     return 8 * cell.topology.ranks if (cell.algorithm, cell.protocol) == ("Ring", "LL") else 8

@@ -10,6 +10,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.model.nccl.names import ALGORITHMS, PROTOCOLS
+from advisor.model.nccl.rccl import Rules
 from advisor.model.nccl.version import OLDEST, NcclVersion, format_version, parse_version
 
 Table = tuple[tuple[float, ...], ...]
@@ -22,8 +23,9 @@ class Constants:
     """Latencies in microseconds and bandwidths in GB/s of one release.
 
     Tables of bandwidth are indexed [compute capability row][node column]; `source` names the
-    release whose file they were read from. The last three are RCCL's, which has no ceilings of
-    bandwidth: shares of the graphs' [up to two nodes, more][algorithm][protocol].
+    release whose file they were read from. The last five are RCCL's, which has no ceilings of
+    bandwidth: shares of the graphs' [up to two nodes, more][algorithm][protocol]; `note` says what
+    other builds of the release do otherwise.
     """
 
     version: NcclVersion
@@ -41,6 +43,8 @@ class Constants:
     ring_correction: dict[str, tuple[float, ...]]
     bandwidth_ratio: tuple[Table, ...]
     rooted_ll_ratio: float
+    rules: Rules | None
+    note: str
 
     def base(self, algorithm: str, protocol: str) -> float:
         """Latency of starting the call."""
@@ -75,6 +79,7 @@ def _releases(file: str) -> tuple[tuple[NcclVersion, str, dict[str, Any]], ...]:
             key: value for key, value in merged.items() if key not in entry.get("removed", ())
         }
         merged = {**merged, **entry["changed"]}
+        merged |= {"rocm": entry.get("rocm"), "note": entry.get("note", "")}
         releases.append((parse_version(entry["version"]), entry["source"], merged))
     return tuple(releases)
 
@@ -86,13 +91,13 @@ def known_versions() -> tuple[NcclVersion, ...]:
 
 def _rccl(version: NcclVersion) -> Constants:
     """No release stands for its neighbours: AMD measures the tables anew."""
-    for at, source, data in _releases(_RCCL):
+    known = _releases(_RCCL)
+    for at, source, data in known:
         if at == version:
             return _constants(at, source, data)
+    named = ", ".join(f"{format_version(at)} (ROCm {data['rocm']})" for at, _, data in known)
     raise AdvisorError(
-        f"the cost model does not cover RCCL {format_version(version)}",
-        hint="RCCL 2.18.6 (ROCm 6.1), 2.20.5 (6.2) and 2.21.5 (6.3) are covered; later ones "
-        "choose the protocol by ranges of sizes",
+        f"the cost model does not cover RCCL {format_version(version)}", hint=f"covered: {named}"
     )
 
 
@@ -135,4 +140,6 @@ def _constants(at: NcclVersion, source: str, data: dict[str, Any]) -> Constants:
         ring_correction=_by_protocol(data.get("ring_correction", {})),
         bandwidth_ratio=tuple(_rows(table) for table in data.get("bandwidth_ratio", ())),
         rooted_ll_ratio=float(data.get("rooted_ll_ratio", 1.0)),
+        rules=Rules(**data["rules"]) if "rules" in data else None,
+        note=data["note"],
     )

@@ -8,7 +8,7 @@ for small messages launch and host time dominate and are not in it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -69,7 +69,7 @@ class Prediction:
 
     `bytes` is the total size as nccl-tests counts it (ranks x count for AllGather and
     ReduceScatter). `library` is nccl or rccl, `nccl` its release, and `constants_version` the
-    release whose constants were used.
+    release whose constants were used. `instead` is what RCCL does without choosing any row.
     """
 
     op: str
@@ -82,6 +82,7 @@ class Prediction:
     basis: str
     rows: tuple[Row, ...]
     choice: Choice | None
+    instead: str = ""
 
     def row(self, algo: str, proto: str) -> Row:
         """The row of one combination. Raises KeyError when the release does not have it."""
@@ -158,6 +159,8 @@ def predict(
         rows = [row for row in rows if row.algo != "Ring"] + rings
     if topology.ranks == 1:
         rows = [Row("Ring", "Simple", 0.0, 0.0, 0.0, True)]
+    rules = constants.rules
+    instead = rules.instead(topology, function, total_bytes) if rules else ""
     return Prediction(
         op=function.lower(),
         bytes=total_bytes,
@@ -168,11 +171,14 @@ def predict(
         constants_version=format_version(constants.version),
         basis="modelled" if printed is None else "printed",
         rows=tuple(rows),
-        choice=_choose(cells, total_bytes, rows),
+        choice=None if instead else _choose(cells, total_bytes, rows, proto),
+        instead=instead,
     )
 
 
-def _choose(cells: Sequence[Cell], total_bytes: int, rows: Sequence[Row]) -> Choice | None:
+def _choose(
+    cells: Sequence[Cell], total_bytes: int, rows: Sequence[Row], proto: str | None
+) -> Choice | None:
     timed = [(row.time_us, row) for row in rows if row.time_us is not None]
     if not timed:
         return None
@@ -181,8 +187,12 @@ def _choose(cells: Sequence[Cell], total_bytes: int, rows: Sequence[Row]) -> Cho
     ranks = cell.topology.ranks
     if ranks == 1:
         return Choice(best.algo, best.proto, 1, 0, time)
+    if proto is None and (rules := cell.constants.rules) is not None:
+        taken = rules.protocol(cell.topology, cell.function, total_bytes, cell.protocol)
+        cell = replace(cell, protocol=taken)
+        time = next(at for at, row in timed if (row.algo, row.proto) == (best.algo, taken))
     channels, threads = channels_and_threads(cell, total_bytes)
-    if not best.algo.startswith("CollNet"):
+    if not cell.algorithm.startswith("CollNet"):
         own = total_bytes // ranks if cell.gathers else total_bytes
         channels = scheduled_channels(cell, own, channels)
-    return Choice(best.algo, best.proto, channels, threads, time)
+    return Choice(cell.algorithm, cell.protocol, channels, threads, time)

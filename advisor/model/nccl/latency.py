@@ -69,7 +69,7 @@ def _inter(cell: Cell, graph: Graph) -> float:
     plugin = graph.latency_inter
     if cell.version < (2, 12, 0):
         return inter
-    if cell.topology.library == "rccl":
+    if cell.topology.library == "rccl" and cell.version < (2, 23, 0):
         return (plugin or inter) + (plugin if cell.protocol == "Simple" else 0.0)
     if cell.version < (2, 18, 0):
         return plugin or inter

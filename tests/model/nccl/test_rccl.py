@@ -70,6 +70,40 @@ CELLS = (
     ("2.21.5", 16, "AllReduce", "Tree", "Simple", 89478485, 249.2, 99.12, 1151.929),
     ("2.21.5", 16, "AllGather", "Ring", "LL", 87381, 378.5, 27.0917, 410.7538),
     ("2.21.5", 16, "Broadcast", "Ring", "LL", 1398101, 21.5, 26.88, 151.5317),
+    ("2.27.7", 1, "AllReduce", "Ring", "LL128", 1398101, 0, 0, -1),
+    ("2.27.7", 1, "AllReduce", "Ring", "Simple", 357913941, 46.4, 192, 1910.535),
+    ("2.27.7", 1, "ReduceScatter", "Ring", "LL", 1398101, 17.6, 30.72, 63.1111),
+    ("2.27.7", 2, "AllReduce", "Ring", "LL128", 1398101, 87, 14.336, 330.8094),
+    ("2.27.7", 2, "AllReduce", "Tree", "LL128", 1398101, 45.6, 10.08, 184.3005),
+    ("2.27.7", 2, "AllReduce", "Ring", "Simple", 357913941, 825, 179.2, 3678.268),
+    ("2.27.7", 2, "AllReduce", "Tree", "Simple", 357913941, 99.2, 18.48, 27767.25),
+    ("2.27.7", 16, "AllReduce", "Ring", "LL128", 1398101, 745, 13.5458, 1003.032),
+    ("2.27.7", 16, "AllReduce", "Tree", "Simple", 357913941, 249.2, 99.12, 5407.651),
+)
+# Release, nodes, function, bytes; what those sources take.
+CHOICES = (
+    ("2.26.6", 1, "ReduceScatter", 1398101, "Ring Simple"),
+    ("2.26.6", 1, "AllGather", 1398101, "Ring Simple"),
+    ("2.26.6", 2, "AllReduce", 349525, "Tree LL"),
+    ("2.26.6", 2, "AllReduce", 2796202, "Tree LL128"),
+    ("2.26.6", 2, "AllReduce", 11184810, "Tree Simple"),
+    ("2.26.6", 4, "AllReduce", 11184810, "Tree LL128"),
+    ("2.26.6", 2, "Broadcast", 1398101, "Ring LL"),
+    ("2.26.6", 8, "AllGather", 2796202, "Direct"),
+    ("2.27.7", 1, "ReduceScatter", 1398101, "Ring LL"),
+    ("2.27.7", 1, "ReduceScatter", 5592405, "Ring Simple"),
+    ("2.27.7", 1, "AllGather", 1398101, "Direct"),
+    ("2.27.7", 2, "AllReduce", 349525, "Tree LL"),
+    ("2.27.7", 2, "AllReduce", 2796202, "Tree LL128"),
+    ("2.27.7", 2, "AllReduce", 11184810, "Tree Simple"),
+    ("2.27.7", 4, "AllReduce", 11184810, "Tree LL128"),
+    ("2.27.7", 4, "AllReduce", 44739242, "Tree Simple"),
+    ("2.27.7", 2, "ReduceScatter", 87381, "Ring LL"),
+    ("2.27.7", 2, "ReduceScatter", 5592405, "Ring LL128"),
+    ("2.27.7", 2, "ReduceScatter", 178956970, "Ring Simple"),
+    ("2.27.7", 2, "AllGather", 11184810, "Ring LL128"),
+    ("2.27.7", 2, "Broadcast", 1398101, "Ring LL128"),
+    ("2.27.7", 8, "AllGather", 5592405, "Ring LL"),
 )
 
 
@@ -95,6 +129,24 @@ def test_a_cell_is_that_of_rccls_own_sources(
         assert row.latency_us == pytest.approx(latency, rel=1e-5)
 
 
+@pytest.mark.parametrize(("release", "nodes", "op", "size", "taken"), CHOICES)
+def test_what_is_taken_is_what_rccls_own_sources_take(
+    release: str, nodes: int, op: str, size: int, taken: str
+) -> None:
+    prediction = predict(topology_of(machine(MACHINE), nodes), op, size, parse_version(release))
+    choice = prediction.choice
+    assert (f"{choice.algo} {choice.proto}" if choice else "Direct") == taken
+    assert bool(prediction.instead) == (choice is None)
+
+
+def test_a_protocol_that_is_asked_for_is_kept_whatever_the_size() -> None:
+    # GIVEN a size that RCCL sends by LL128 where nobody asks for another
+    topology = topology_of(machine(MACHINE), 2)
+    choice = predict(topology, "allreduce", 2796202, (2, 27, 7), proto="LL").choice
+    assert choice is not None
+    assert choice.proto == "LL"
+
+
 def test_every_channel_is_used_by_large_calls_and_one_by_the_smallest() -> None:
     # GIVEN 28 rings on a node, doubled, and 64 between nodes, which are the most
     for nodes, channels in ((1, 56), (2, 64)):
@@ -107,7 +159,7 @@ def test_every_channel_is_used_by_large_calls_and_one_by_the_smallest() -> None:
         assert (small.channels, small.threads) == (1, 256)
 
 
-@pytest.mark.parametrize("release", ["2.18.3", "2.19.4", "2.22.3", "2.27.7"])
+@pytest.mark.parametrize("release", ["2.18.3", "2.19.4", "2.23.4", "2.28.3"])
 def test_a_release_whose_tables_were_not_read_is_refused(release: str) -> None:
     with pytest.raises(AdvisorError, match=f"does not cover RCCL {release}"):
         predict(topology_of(machine(MACHINE), 2), "allreduce", 1 << 20, parse_version(release))
@@ -143,8 +195,8 @@ def test_the_command_names_the_library_and_says_what_it_leaves_out() -> None:
     reason="RCCL_REPOSITORY names no clone of ROCm/rccl, or no compiler or CUDA headers here",
 )
 def test_the_whole_table_is_that_of_rccls_own_sources(tmp_path: Path) -> None:
-    program = build(Path(str(REPOSITORY)), "2.21.5", tmp_path)
+    program = build(Path(str(REPOSITORY)), "2.27.7", tmp_path)
     for nodes in (1, 2, 16):
-        compared, wrong = differing("2.21.5", nodes, ask(program, nodes))
+        compared, wrong = differing("2.27.7", nodes, ask(program, "2.27.7", nodes))
         assert compared > 1900
         assert not wrong

@@ -79,7 +79,8 @@ def command(
     from advisor.model.nccl.calibration import load_calibration
     from advisor.model.nccl.version import parse_covered
     from advisor.model.plan import make_plan
-    from advisor.model.plan_layout import Own, Settings
+    from advisor.model.plan_layout import Settings
+    from advisor.model.plan_tried import Own
     from advisor.model.presets import read_model
 
     release = parse_covered(nccl)

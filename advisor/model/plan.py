@@ -19,10 +19,11 @@ from advisor.model.plan_choice import in_order, tied
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster
 from advisor.model.plan_communication import Case
 from advisor.model.plan_estimate import RESERVED_BESIDE, SLOWED, Estimate, estimate
-from advisor.model.plan_layout import DEFAULTS, Layout, Own, Settings, layouts, why_none
+from advisor.model.plan_layout import DEFAULTS, Layout, Settings
 from advisor.model.plan_options import Option, single_changes
 from advisor.model.plan_reasons import explain, level_roofline
 from advisor.model.plan_speed import Speed, speed_of
+from advisor.model.plan_tried import Own, layouts, why_none
 from advisor.model.transformer import TransformerShape, flops_per_token, parameters
 
 _TOKENS_PER_STEP = ((3e9, 524_288), (200e9, 4_194_304), (float("inf"), 16_777_216))

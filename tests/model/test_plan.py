@@ -18,14 +18,7 @@ from advisor.model.plan import default_global_batch, make_plan
 from advisor.model.plan_cluster import Cluster, Group
 from advisor.model.plan_communication import Case
 from advisor.model.plan_estimate import SLOWED, Estimate, estimate, recomputed_share
-from advisor.model.plan_layout import (
-    DEFAULTS,
-    Layout,
-    Own,
-    Settings,
-    bucket_bytes,
-    layouts,
-)
+from advisor.model.plan_layout import DEFAULTS, Layout, Settings, bucket_bytes
 from advisor.model.plan_roofline import (
     communication_ratio,
     critical_tokens,
@@ -41,6 +34,7 @@ from advisor.model.plan_traffic import (
     pipeline_boundary_bytes,
     tensor_parallel_layer_bytes,
 )
+from advisor.model.plan_tried import Own, layouts
 from advisor.model.presets import preset, read_model
 from advisor.model.transformer import flops_per_token, parameters
 

@@ -15,7 +15,8 @@ from advisor.model.memory import layer_activation_bytes
 from advisor.model.plan import make_plan
 from advisor.model.plan_communication import Case
 from advisor.model.plan_estimate import estimate
-from advisor.model.plan_layout import Own, Settings
+from advisor.model.plan_layout import Settings
+from advisor.model.plan_tried import Own
 from advisor.model.presets import preset
 
 

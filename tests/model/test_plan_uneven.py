@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from advisor.cli.nccl_model import command as nccl_model
 from advisor.cli.plan import command
 from advisor.model.plan import Plan, Row, make_plan
-from advisor.model.plan_layout import Own
+from advisor.model.plan_tried import Own
 from advisor.model.presets import preset
 
 

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from advisor.errors import AdvisorError
-from advisor.model.nccl.messages import in_releases, messages, named
+from advisor.model.nccl.effects import in_releases
+from advisor.model.nccl.messages import messages, named
 from advisor.model.nccl.releases import Releases
 from advisor.model.nccl.version import parse_version
 from tests.rules.outputs import first_causes

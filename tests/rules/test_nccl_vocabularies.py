@@ -12,7 +12,8 @@ import os
 
 import pytest
 
-from advisor.model.nccl.messages import messages, named, named_by_class
+from advisor.model.nccl.effects import named_by_class
+from advisor.model.nccl.messages import messages, named
 
 # They are raised for what no class tells, or for no error.
 _UNTOLD = {

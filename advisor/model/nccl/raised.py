@@ -11,14 +11,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from advisor.model.nccl.messages import (
-    EXCEPTION,
-    exceptions_by_words,
-    messages,
-    named_by_class,
-    of_exception,
-    told_by_itself,
-)
+from advisor.model.nccl.effects import named_by_class, told_by_itself
+from advisor.model.nccl.messages import EXCEPTION, exceptions_by_words, messages, of_exception
 
 _ASKED_TO_END = re.compile(r"(?:KeyboardInterrupt|SystemExit|\S{0,80}SignalException)\b")
 _STOPPED = "stopped"

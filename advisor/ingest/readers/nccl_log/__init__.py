@@ -167,7 +167,7 @@ def _names_a_reason(head: bytes, *, asked_for: bool) -> bool:
     from advisor.ingest.readers.nccl_log.last_words import LAST_LINES, strength
     from advisor.ingest.readers.nccl_log.numbered import ranks_repeat
     from advisor.ingest.readers.nccl_log.progress import is_step
-    from advisor.model.nccl.messages import is_reason, tells_of_failure
+    from advisor.model.nccl.effects import is_reason, tells_of_failure
 
     lines = head.decode(errors="replace").splitlines()
     if asked_for:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.nccl_log.collected import Collected, Kept
 from advisor.ingest.readers.nccl_log.facts import Fact
-from advisor.model.nccl.messages import in_releases, named, passing
+from advisor.model.nccl.effects import in_releases, passing
+from advisor.model.nccl.messages import named
 from advisor.model.nccl.version import NcclVersion, parse_version
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from advisor.model.nccl.messages import by_form, named_by_class, told_by_itself
+from advisor.model.nccl.effects import by_form, named_by_class, told_by_itself
 
 # What is raised while another is handled may be of another kind: the first is then its own cause.
 _MARK = "The above exception was the direct cause of the following"

@@ -27,13 +27,8 @@ from advisor.ingest.readers.nccl_log.whence import (
     rank_told,
     whence,
 )
-from advisor.model.nccl.messages import (
-    EXCEPTION,
-    by_form,
-    named,
-    passing,
-    tells_an_end,
-)
+from advisor.model.nccl.effects import by_form, passing, tells_an_end
+from advisor.model.nccl.messages import EXCEPTION, named
 from advisor.model.nccl.raised import is_guess, named_by_words, named_raised, probably
 
 MAX_WARNINGS = 1_000

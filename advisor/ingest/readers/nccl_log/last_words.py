@@ -10,7 +10,8 @@ import re
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from advisor.model.nccl.messages import follows_a_cause, goes_on, reported
+from advisor.model.nccl.effects import follows_a_cause, reported
+from advisor.model.nccl.messages import goes_on
 
 LAST_LINES = 80
 """What a program prints as it ends stands in them; an earlier line was printed in passing."""

@@ -9,7 +9,7 @@ from advisor.ingest.readers.nccl_log.numbered import Numbered
 from advisor.ingest.readers.nccl_log.progress import Progress
 from advisor.ingest.readers.nccl_log.tracebacks import Raised, Tracebacks
 from advisor.ingest.readers.nccl_log.whence import Around
-from advisor.model.nccl.messages import follows_a_cause, tells_a_cause
+from advisor.model.nccl.effects import follows_a_cause, tells_a_cause
 
 
 @dataclass

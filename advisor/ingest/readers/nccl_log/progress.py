@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 
 from advisor.ingest.readers.nccl_log.collected import Where
-from advisor.model.nccl.messages import by_form, ends_a_job, recovers, reported, starts_no_task
+from advisor.model.nccl.effects import by_form, ends_a_job, recovers, reported, starts_no_task
 
 _STEPS = 4
 _MOST = 1_000

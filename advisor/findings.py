@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from advisor.vocabulary.records import Field, Record
+from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA_VERSION = 3
 
@@ -81,7 +81,11 @@ class OutcomeKind(StrEnum):
     ERROR = "error"
 
 
-class Outcome(Record):
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+
+class Outcome(_Model):
     """One rule's result. ``reason`` names the missing evidence or the error."""
 
     run: str
@@ -99,24 +103,24 @@ class Outcome(Record):
     )
 
 
-class Note(Record):
+class Note(_Model):
     """What must be known beside the findings: programs act on ``code`` and ``values``."""
 
     code: str = Field(description="of advisor.messages.NOTES")
-    values: dict[str, Any] = Field(default={})
+    values: dict[str, Any] = {}
     text: str = Field(description="the same in words, without a full stop")
 
 
-class Table(Record):
+class Table(_Model):
     """A small table of evidence: ``rows`` are parallel to ``columns`` (units in the names)."""
 
     title: str
     columns: list[str]
-    rows: list[list[Any]] = Field(default=[])
+    rows: list[list[Any]] = []
     note: str = ""
 
 
-class Window(Record):
+class Window(_Model):
     """The stretch of time that shows the finding best, for the timeline and ``advisor open``.
 
     ``start_ns`` and ``end_ns`` are on the clock of the store (epoch ns, before alignment).
@@ -124,22 +128,22 @@ class Window(Record):
 
     start_ns: int
     end_ns: int
-    ranks: list[int] = Field(default=[])
+    ranks: list[int] = []
     step: int | None = None
     culprit_rank: int | None = None
-    call_ids: list[int] = Field(default=[])
+    call_ids: list[int] = []
 
 
-class Evidence(Record):
+class Evidence(_Model):
     """Why we say so: numbers as tables, the query that produced them, the window to look at."""
 
-    tables: list[Table] = Field(default=[])
+    tables: list[Table] = []
     sql: str = ""
     window: Window | None = None
-    facts: dict[str, Any] = Field(default={})
+    facts: dict[str, Any] = {}
 
 
-class ClaimedCalls(Record):
+class ClaimedCalls(_Model):
     """Calls of one operation and process group of which a finding claims time."""
 
     op: str
@@ -148,7 +152,7 @@ class ClaimedCalls(Record):
     ns: int = Field(description="per step, mean over ranks")
 
 
-class Effect(Record):
+class Effect(_Model):
     """Another rule's finding that a cause explains, and where that was."""
 
     rule: str
@@ -159,7 +163,7 @@ class Effect(Record):
         return f"{self.rule} ({self.where})" if self.where else self.rule
 
 
-class Finding(Record):
+class Finding(_Model):
     """One problem, what it costs per step, the fix and the proof."""
 
     id: str = Field(description="anchor: unique in one report, stable for the same evidence")
@@ -174,8 +178,8 @@ class Finding(Record):
     )
     basis: Basis | None = Field(default=None, description="what the probability rests on")
     category: str = ""
-    ranks: list[int] = Field(default=[])
-    hosts: list[str] = Field(default=[])
+    ranks: list[int] = []
+    hosts: list[str] = []
     links: list[str] = Field(default=[], description="'host a -> host b' or '2 -> 3'")
     one_of: bool = Field(
         default=False, description="one of these ranks, hosts or links is meant, which is open"
@@ -203,8 +207,8 @@ class Finding(Record):
     )
     fix: list[str] = Field(default=[], description="exact settings or code, in order")
     verify: str = ""
-    wrong_if: list[str] = Field(default=[])
-    see: list[str] = Field(default=[])
+    wrong_if: list[str] = []
+    see: list[str] = []
     merged: list[Effect] = Field(default=[], description="findings that this cause explains")
 
     def at_most_ns(self) -> int | None:
@@ -237,7 +241,7 @@ class Finding(Record):
         return wide and self.is_sure() and self.basis not in (Basis.LOSS, Basis.OPTION)
 
 
-class Verdict(Record):
+class Verdict(_Model):
     """The first thing a reader sees: one of six shapes; programs act on kind, reason and values.
 
     ``cause`` is a rule id, ``healthy``, ``benchmark`` or ``unknown``; ``finding`` the id of the
@@ -251,7 +255,7 @@ class Verdict(Record):
     severity: Severity = Severity.INFO
     finding: str | None = None
     run: str = Field(default="", description="whose verdict it is, where there are several runs")
-    values: dict[str, Any] = Field(default={})
+    values: dict[str, Any] = {}
     savings_ns: int | None = None
     why: str = Field(default="", description="at most two sentences")
     next_steps: list[str] = Field(default=[], description="at most three commands or edits")
@@ -261,7 +265,7 @@ class Verdict(Record):
         return f"{self.run}: {self.title}" if self.run else self.title
 
 
-class RunSummary(Record):
+class RunSummary(_Model):
     """What was read for one run, as the reader of a report needs it."""
 
     run: str
@@ -273,19 +277,19 @@ class RunSummary(Record):
     step_source: str
     events_read: int
     events_dropped: int
-    inputs: list[str] = Field(default=[])
+    inputs: list[str] = []
     recordings: list[str] = Field(
         default=[],
         description="the inputs that hold steps, which a comparison needs: no logs or benchmarks",
     )
-    notes: list[Note] = Field(default=[])
+    notes: list[Note] = []
     caveats: list[Note] = Field(
         default=[], description="beside the verdict: where steps come from, what is in none of them"
     )
     verdict: Verdict | None = Field(default=None, description="of this run, of several")
 
 
-class FindingsReport(Record):
+class FindingsReport(_Model):
     """findings.json. Findings are sorted: what ends a job, then by expected gain, then hints."""
 
     schema_version: int = SCHEMA_VERSION

@@ -14,10 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from advisor.config.loader import load_model
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from advisor.config.loader import FileModel, load_model
 from advisor.errors import AdvisorError
 from advisor.vocabulary.dtypes import short_name
-from advisor.vocabulary.records import After, Field, Record
 
 _FOLDER = Path(__file__).resolve().parent.parent / "model" / "hardware"
 _VARIANT = r"(?!\s*(?:ti|super|d|laptop|max-q)\b)"
@@ -25,13 +26,7 @@ _VARIANT = r"(?!\s*(?:ti|super|d|laptop|max-q)\b)"
 Dtype = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8"]
 
 
-def _positive(value: dict[Dtype, float]) -> dict[Dtype, float]:
-    if not value or min(value.values()) <= 0:
-        raise ValueError("every peak must be above zero")
-    return value
-
-
-class Device(Record):
+class Device(FileModel):
     """One accelerator. Bandwidths in GB/s (1e9); `link_gbps` is one direction, all links.
 
     `mesh_gpus`: GPUs of the smallest board that joins each to each other by an equal part of its
@@ -42,7 +37,7 @@ class Device(Record):
     match: list[str] = Field(min_length=1)
     vendor: Literal["nvidia", "amd", "intel"]
     compute_capability: int | None = None
-    peak_tflops: Annotated[dict[Dtype, float], After(_positive)]
+    peak_tflops: dict[Dtype, float]
     peak_source: str = Field(min_length=5)
     memory_gb: float = Field(gt=0)
     memory_gbps: float = Field(gt=0)
@@ -51,10 +46,18 @@ class Device(Record):
     link_source: str | None = None
     mesh_gpus: int | None = Field(default=None, ge=1)
 
-    def __post_init__(self) -> None:
-        """A link has a source."""
+    @field_validator("peak_tflops")
+    @classmethod
+    def _positive(cls, value: dict[Dtype, float]) -> dict[Dtype, float]:
+        if not value or min(value.values()) <= 0:
+            raise ValueError("every peak must be above zero")
+        return value
+
+    @model_validator(mode="after")
+    def _link_has_source(self) -> Device:
         if (self.link_gbps is None) != (self.link_source is None):
             raise ValueError("link_gbps and link_source belong together")
+        return self
 
     def peak_flops(self, dtype: str) -> float | None:
         """Dense FLOP/s for 'bf16', 'float32', ...; None where the source names none."""
@@ -63,11 +66,11 @@ class Device(Record):
         return None if peak is None else peak * 1e12
 
 
-class _Devices(Record):
+class _Devices(FileModel):
     devices: list[Device]
 
 
-class Network(Record):
+class Network(FileModel):
     """What connects the nodes: `nics` per node of `nic_gbps` GB/s each, one direction."""
 
     kind: Literal["infiniband", "roce", "efa", "tcp", "gpudirect-tcpx"]
@@ -82,7 +85,7 @@ class Network(Record):
         return self.nics * self.nic_gbps
 
 
-class Intra(Record):
+class Intra(FileModel):
     """What connects the GPUs of a node: GB/s per GPU, one direction."""
 
     kind: Literal["nvswitch", "nvlink", "infinity-fabric", "pcie"]
@@ -99,10 +102,10 @@ def _shared_out(graph: dict[str, Any]) -> dict[str, Any]:
     return graph
 
 
-_Graph = Annotated[dict[str, Any], After(_shared_out)]
+_Graph = Annotated[dict[str, Any], AfterValidator(_shared_out)]
 
 
-class GraphSet(Record):
+class GraphSet(FileModel):
     """NCCL's graphs for full nodes, as a log shows them or as NCCL's own search finds them."""
 
     basis: Literal["log", "search"]
@@ -112,7 +115,7 @@ class GraphSet(Record):
     nvls: _Graph | None = None
 
 
-class Machine(Record):
+class Machine(FileModel):
     """A node type: its GPUs, links, NICs, host and, for NCCL, the graphs found on it."""
 
     name: str

@@ -1,4 +1,4 @@
-"""Read YAML 1.2 into records and models; every mistake in a file is told at once, with its line.
+"""Read YAML 1.2 into pydantic models; every mistake in a file is reported at once, with its line.
 
 PyYAML's YAML 1.1 reads ``on:`` as a boolean and ``1e-4`` as text, hence ruamel.yaml. Its parser in
 C, and what was kept of it, know no lines of keys but are far quicker: a file is read that way
@@ -12,17 +12,21 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
-from advisor.config.parsed import NotYamlError, kept, parsed, plain, refuse_endless, what_fails
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from advisor.config.parsed import NotYamlError, parsed, plain, refuse_endless, what_fails
 from advisor.errors import AdvisorError
-from advisor.vocabulary import records
-from advisor.vocabulary.records import Record
 
-if TYPE_CHECKING:  # it takes long to import, and what was read before is not checked again
-    from pydantic import BaseModel
+M = TypeVar("M", bound=BaseModel)
 
-M = TypeVar("M", bound="BaseModel | Record")
+
+class FileModel(BaseModel):
+    """What a file holds: nothing that is not known, and nobody changes it once it is read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
 
 _MAX_YAML_BYTES = 4 * 1024 * 1024
 
@@ -95,18 +99,14 @@ def line_of(node: Any, location: Sequence[int | str]) -> int:
 
 def validate(document: Any, model: type[M], *, source: str, node: Any = None) -> M:
     """Validate a parsed document; all mistakes in one AdvisorError, one line each, with lines."""
-    from pydantic import ValidationError
-
-    kind: Any = model
     try:
-        made: M = kind.model_validate(plain(document))
-        return made
+        return model.model_validate(plain(document))
     except ValidationError as error:
         lines = []
         for problem in error.errors():
             *outer, last = problem["loc"] or ("document",)
             location = [part for part in outer if not _is_union_tag(part)]
-            if problem["type"] in _UNKNOWN or not _is_union_tag(last):
+            if problem["type"] == "extra_forbidden" or not _is_union_tag(last):
                 location.append(last)
             line = line_of(node if node is not None else document, location)
             lines.append((line, f"{source}:{line}: {_describe(problem, location, model)}"))
@@ -119,37 +119,28 @@ def validate(document: Any, model: type[M], *, source: str, node: Any = None) ->
 
 def load_model(path: Path, model: type[M]) -> M:
     """Read and validate one YAML file. Raises AdvisorError (file, line, what to write)."""
-    kind: Any = model
-    made: M = _model_of(_text(path), path, kind)
+    made: M = _model_of(_text(path), path, model)
     return made
 
 
 @lru_cache(maxsize=256)
-def _model_of(text: str, path: Path, model: Any) -> Any:
+def _model_of(text: str, path: Path, model: type[M]) -> M:
     """The same of a file's text, validated once in a process; for models that nobody changes."""
-    with contextlib.suppress(ValueError):  # of YAML or of pydantic, which is told below
-        if not issubclass(model, Record):
-            return model.model_validate(parsed(text))
-        name = f"{model.__module__}.{model.__qualname__}\n{text}"
-        return kept(
-            name, lambda: model.model_validate(parsed(text)), records.kept, records.read_back
-        )
+    with contextlib.suppress(NotYamlError, ValidationError):
+        return model.model_validate(parsed(text))
     document = _with_lines(path, text)
     if not isinstance(document, Mapping):
         raise AdvisorError("expected a mapping of settings at the top level", where=f"{path}:1")
     return validate(document, model, source=str(path))
 
 
-_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
-
-
 def _is_union_tag(part: int | str) -> bool:
     return isinstance(part, str) and ("[" in part or part.startswith("function-"))
 
 
-def _describe(problem: Any, location: list[int | str], model: type[Any]) -> str:
+def _describe(problem: Any, location: list[int | str], model: type[BaseModel]) -> str:
     name = ".".join(str(part) for part in location) or "document"
-    if problem["type"] in _UNKNOWN:
+    if problem["type"] == "extra_forbidden":
         known = _fields_at(model, location[:-1])
         close = get_close_matches(str(location[-1]), known, n=1)
         inside = _section_with(str(location[-1]), model) if len(location) == 1 else ""
@@ -197,28 +188,23 @@ def _written(value: Any) -> str:
     return str(value) if isinstance(value, int | float) else ""
 
 
-def _section_with(name: str, model: type[Any]) -> str:
+def _section_with(name: str, model: type[BaseModel]) -> str:
     """The section of ``model`` that has a setting ``name``; '' when none has."""
-    sections = (top for top in _fields(model) if name in _fields_at(model, [top]))
+    sections = (top for top in model.model_fields if name in _fields_at(model, [top]))
     return next(sections, "")
 
 
-def _fields_at(model: type[Any], location: Sequence[int | str]) -> list[str]:
+def _fields_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
     current: Any = model
     for part in location:
-        if part in _fields(current):
-            current = _model_inside(get_type_hints(current)[str(part)])
-    return sorted(_fields(current))
-
-
-def _fields(model: Any) -> Mapping[str, Any]:
-    if isinstance(model, type) and issubclass(model, Record):
-        return model.__dataclass_fields__
-    return getattr(model, "model_fields", {})
+        fields = getattr(current, "model_fields", {})
+        if isinstance(part, str) and part in fields:
+            current = _model_inside(fields[part].annotation)
+    return sorted(getattr(current, "model_fields", {}))
 
 
 def _model_inside(annotation: Any) -> Any:
-    if _fields(annotation):
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in getattr(annotation, "__args__", ()):
         found = _model_inside(argument)

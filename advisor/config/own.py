@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
-from advisor.config.loader import load_model, read_plain
-from advisor.config.models import FileModel
+from advisor.config.loader import FileModel, load_model, read_plain
 from advisor.config.sweep import Axis, Space
 
 TRIAL_FOLDER = "{trial}"

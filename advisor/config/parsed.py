@@ -11,13 +11,11 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 COMPILED = "yaml.json"
 _NO_CACHE = "ADVISOR_NO_CACHE"
@@ -28,10 +26,6 @@ MOST_BITS = 64
 """Of a whole number: no setting is larger, and Python refuses to write out very long ones."""
 # To be raised when `plain` makes something else of the same text.
 _FORMAT = "plain 1"
-
-
-def _json(document: Any) -> str:
-    return json.dumps(document, separators=(",", ":"))
 
 
 class NotYamlError(ValueError):
@@ -46,28 +40,20 @@ def compiled(paths: Iterable[Path]) -> str:
 
 def parsed(text: str) -> Any:
     """A YAML text as dicts, lists and scalars. Raises NotYamlError."""
-    shipped = _shipped().get(_key(text))
-    return kept(text, lambda: _parse(text)) if shipped is None else json.loads(shipped)
-
-
-def kept(
-    text: str,
-    make: Callable[[], T],
-    write: Callable[[T], str] = _json,
-    read: Callable[[bytes], T] = json.loads,
-) -> T:
-    """What is made of ``text``, made once and then read from the user's cache."""
+    key = _key(text)
+    if key in _shipped():
+        return json.loads(_shipped()[key])
     folder = _folder()
     if folder is None:
-        return make()
-    place = folder / f"{_key(text)}.json"
+        return _parse(text)
+    place = folder / f"{key}.json"
     # A file that is missing, unreadable or damaged is made anew.
     with contextlib.suppress(OSError, ValueError):
-        return read(place.read_bytes())
-    made = make()
+        return json.loads(place.read_bytes())
+    made = _parse(text)
     # What JSON does not hold (a date), folders that cannot be written: made again next time.
-    with contextlib.suppress(OSError, TypeError, ValueError):
-        _keep(place, write(made))
+    with contextlib.suppress(OSError, TypeError):
+        _keep(place, _json(made))
     return made
 
 
@@ -154,6 +140,10 @@ def what_fails(error: Exception) -> str:
 
 def _key(text: str) -> str:
     return hashlib.sha256(f"{_FORMAT}\n{text}".encode()).hexdigest()
+
+
+def _json(document: Any) -> str:
+    return json.dumps(document, separators=(",", ":"))
 
 
 @cache

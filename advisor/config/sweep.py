@@ -16,8 +16,7 @@ from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from advisor.config.loader import load_model, read_plain
-from advisor.config.models import FileModel
+from advisor.config.loader import FileModel, load_model, read_plain
 from advisor.config.paths import shipped
 from advisor.config.space_values import check_values
 from advisor.config.workload import Workload

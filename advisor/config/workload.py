@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from advisor.config.loader import load_model
-from advisor.config.models import FileModel
+from advisor.config.loader import FileModel, load_model
 from advisor.errors import AdvisorError
 
 

@@ -8,18 +8,21 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from advisor.config.loader import load_model
 from advisor.config.paths import shipped
 from advisor.engine.rule import Rule
 from advisor.errors import AdvisorError
 from advisor.findings import Outcome, OutcomeKind
-from advisor.vocabulary.records import Field, Record
 
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
-class Recipe(Record):
+class Recipe(BaseModel):
     """How to capture a kind of evidence: ``advisor explain KEY`` prints it."""
+
+    model_config = ConfigDict(extra="forbid")
 
     title: str
     how: str
@@ -34,7 +37,9 @@ class Recipe(Record):
         return self.how if "kineto" in formats or not others else others[0]
 
 
-class _Recipes(Record):
+class _Recipes(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
     recipes: dict[str, Recipe]
 
 

@@ -33,7 +33,7 @@ from advisor.engine.worth import (
     step_of,
 )
 from advisor.errors import AdvisorError
-from advisor.findings import Confidence, Finding, Outcome, OutcomeKind, is_wide
+from advisor.findings import Finding, Outcome, OutcomeKind, is_wide
 from advisor.messages import LOCATIONS, say
 from advisor.store.running import was_stopped
 from advisor.vocabulary.bounded_templates import limited
@@ -173,7 +173,7 @@ def _finding(
     if rule.says == "where":
         floor_ns = 0  # that time goes there is seen, whatever hiding it gives
     basis, probability = judged(rule, row, floor_ns, unmarked=facts.whole_trace)
-    found = Finding(
+    return Finding(
         id=finding_id,
         run=sandbox.run,
         rule=rule.id,
@@ -194,7 +194,7 @@ def _finding(
         savings_low_ns=numbers["savings_low_ns"],
         savings_high_ns=numbers["savings_high_ns"],
         savings_share=share,
-        confidence=Confidence(row.get("confidence") or rule.savings.confidence),
+        confidence=row.get("confidence") or rule.savings.confidence,
         assumes=render(rule.savings.assumes, known),
         sets={
             name: value
@@ -210,7 +210,6 @@ def _finding(
         wrong_if=[words for text in rule.false_alarms if (words := render(text, known))],
         see=rule.see,
     )
-    return found if rule.is_shipped else Finding.model_validate(vars(found))
 
 
 def _host_of(ranks: list[int], sandbox: Sandbox) -> list[str]:

@@ -15,13 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
 from advisor.vocabulary.placeholders import hinted
-from advisor.vocabulary.records import Before, Field, Record
 from advisor.vocabulary.templates import holds, render
 
 
-class Fragment(Record):
+class Fragment(BaseModel):
     """A text that is said where its condition holds, with code to type or without."""
+
+    model_config = ConfigDict(extra="forbid")
 
     when: str = Field("true", description="Jinja expression over the finding's columns and facts")
     say: str = Field(description="Jinja")
@@ -39,7 +42,7 @@ def _listed(words: object) -> object:
 
 Alternatives = list[str | Fragment]
 # A text alone is a list of one.
-Words = Annotated[list[str | Fragment | Alternatives], Before(_listed)]
+Words = Annotated[list[str | Fragment | Alternatives], BeforeValidator(_listed)]
 
 
 def said(

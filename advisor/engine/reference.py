@@ -14,14 +14,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict
+
 from advisor.config.hardware import Device, devices
 from advisor.config.loader import load_model
 from advisor.config.paths import shipped
 from advisor.errors import AdvisorError
-from advisor.vocabulary.records import Record
 
 
-class Bug(Record):
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+
+class Bug(_Strict):
     """A bug: affected from ``since`` up to, not including, ``fixed``; conditions are all needed."""
 
     id: str
@@ -43,7 +48,7 @@ class Bug(Record):
     workaround: dict[str, str] | None = None
 
 
-class _Bugs(Record):
+class _Bugs(_Strict):
     bugs: list[Bug]
 
 
@@ -66,7 +71,7 @@ def version_key(version: str) -> int:
 
 _TEXT, _NUMBER = "VARCHAR", "BIGINT"
 _TABLES: dict[str, dict[str, str]] = {
-    "ref_bug": dict.fromkeys(Bug.__dataclass_fields__.keys() - {"workaround"}, _TEXT)
+    "ref_bug": dict.fromkeys(Bug.model_fields.keys() - {"workaround"}, _TEXT)
     | {"since": _NUMBER, "fixed": _NUMBER, "since_text": _TEXT, "fixed_text": _TEXT}
     | {"channels_at_most": _NUMBER, "graphs": "BOOLEAN"},
     "ref_message": dict.fromkeys(("message", "effect", "cause", "fix", "source"), _TEXT)

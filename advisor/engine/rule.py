@@ -1,4 +1,4 @@
-"""What a rule file may say: the record behind every ``rules/*.yaml``.
+"""What a rule file may say: the pydantic model behind every ``rules/*.yaml``.
 
 A rule is data: SQL over the derived tables finds the instances, Jinja texts word them, and the
 examples inside the file are its test. Adding a rule touches one file.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from advisor.config.paths import shipped
 from advisor.engine.fragments import Words
 from advisor.findings import Confidence
-from advisor.vocabulary.records import After, Field, Record
 
 Category = Literal[
     "communication", "overlap", "volume", "balance", "host", "fabric", "fit", "data", "user"
@@ -24,7 +25,11 @@ PAIRED_FLOOR = 0.005
 """The least share of a step that an A/B of practical length resolves."""
 
 
-class Param(Record):
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+
+class Param(_Strict):
     """A number or word that the SQL binds as ``$name``."""
 
     default: float | int | str | bool
@@ -32,7 +37,7 @@ class Param(Record):
     reason: str = Field(min_length=10, description="why this default")
 
 
-class Need(Record):
+class Need(_Strict):
     """Evidence without which the rule does not apply; exactly one kind per item.
 
     ``table`` (optionally with a ``where`` predicate) asks for at least one row, ``ranks`` for that
@@ -53,23 +58,24 @@ class Need(Record):
         description="SQL condition on the views that shows the job itself to have nothing of it",
     )
 
-    def __post_init__(self) -> None:
-        """It is of one kind."""
+    @model_validator(mode="after")
+    def _one_kind(self) -> Need:
         kinds = (self.table, self.ranks, self.all_ranks, self.steps, self.timeline)
         if sum(kind is not None for kind in kinds) != 1:
             raise ValueError("give exactly one of table, ranks, all_ranks, steps, timeline")
         if self.where and self.table is None:
             raise ValueError("'where' belongs to 'table'")
+        return self
 
 
-class Candidates(Record):
+class Candidates(_Strict):
     """Rows of a table or view without which the SQL finds nothing: then it is not asked."""
 
     table: str
     where: str = Field(description="SQL condition that may bind parameters as $name")
 
 
-class Savings(Record):
+class Savings(_Strict):
     """How the columns savings_ns, savings_low_ns and savings_high_ns of the SQL came about."""
 
     how: str
@@ -92,7 +98,7 @@ class Savings(Record):
     )
 
 
-class EvidenceQuery(Record):
+class EvidenceQuery(_Strict):
     """A small table beside the finding. Its SQL may bind the finding's columns as ``$column``."""
 
     title: str
@@ -100,7 +106,7 @@ class EvidenceQuery(Record):
     note: str = ""
 
 
-class Claim(Record):
+class Claim(_Strict):
     """Whose time a finding would save: a part of calls, the device's idling, compute or copies.
 
     What has no time per step claims the settings that would cause it, or a hang's groups.
@@ -128,7 +134,7 @@ MOST_ROWS = 100_000
 """Of a table of an example: more are no miniature."""
 
 
-class Example(Record):
+class Example(_Strict):
     """A miniature run: rows for derived tables, and what the rule must say about it."""
 
     name: str
@@ -150,27 +156,7 @@ class Example(Record):
     why: str = ""
 
 
-def _named(params: dict[str, Param]) -> dict[str, Param]:
-    for name in params:
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            raise ValueError(f"parameter '{name}' must be lower_case")
-    return params
-
-
-def _enough(examples: list[Example]) -> list[Example]:
-    firing = [example for example in examples if example.expect == "fired"]
-    silent = [example for example in examples if example.expect != "fired"]
-    if not firing or len(silent) < 2:
-        raise ValueError("needs at least one example that fires and two that do not")
-    if not any(example.look_alike for example in silent):
-        raise ValueError("one silent example must be a look-alike (look_alike: true)")
-    names = [example.name for example in examples]
-    if len(set(names)) != len(names):
-        raise ValueError("example names must differ")
-    return examples
-
-
-class Rule(Record):
+class Rule(_Strict):
     """One rule. ``severity: by-savings`` grades by share of the step; a word fixes it."""
 
     category: Category
@@ -182,7 +168,7 @@ class Rule(Record):
     title: str = Field(description="what the rule is about, for lists")
     why: str = Field(min_length=40, description="the mechanism, with its source")
     needs: list[Need] = Field(default_factory=list)
-    params: Annotated[dict[str, Param], After(_named)] = Field(default={})
+    params: dict[str, Param] = Field(default_factory=dict)
     candidates: Candidates | None = Field(
         default=None, description="for long SQL, which takes the database long to plan"
     )
@@ -240,26 +226,49 @@ class Rule(Record):
         description="the real runs it was seen firing on and what its fix then gave, or "
         "'examples only: ' and why",
     )
-    examples: Annotated[list[Example], After(_enough)]
+    examples: list[Example]
 
-    _file = ""  # is no field: without an annotation
+    _id: str = ""
+    _path: Path | None = None
 
     @property
     def id(self) -> str:
         """Name of the file without its suffix."""
-        return Path(self._file).stem
+        return self._id
 
     @property
     def path(self) -> Path | None:
         """The file it was read from."""
-        return Path(self._file) if self._file else None
+        return self._path
 
     @property
     def is_shipped(self) -> bool:
         """Whether it comes with this program, and not from a folder of somebody's."""
-        return self.path is None or self.path.parent == shipped("rules")
+        return self._path is None or self._path.parent == shipped("rules")
 
     def located(self, path: Path) -> Rule:
         """The same rule, named after its file."""
-        self._file = str(path)
+        self._id, self._path = path.stem, path
         return self
+
+    @field_validator("params")
+    @classmethod
+    def _names(cls, params: dict[str, Param]) -> dict[str, Param]:
+        for name in params:
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+                raise ValueError(f"parameter '{name}' must be lower_case")
+        return params
+
+    @field_validator("examples")
+    @classmethod
+    def _enough(cls, examples: list[Example]) -> list[Example]:
+        firing = [example for example in examples if example.expect == "fired"]
+        silent = [example for example in examples if example.expect != "fired"]
+        if not firing or len(silent) < 2:
+            raise ValueError("needs at least one example that fires and two that do not")
+        if not any(example.look_alike for example in silent):
+            raise ValueError("one silent example must be a look-alike (look_alike: true)")
+        names = [example.name for example in examples]
+        if len(set(names)) != len(names):
+            raise ValueError("example names must differ")
+        return examples

@@ -8,13 +8,12 @@ from functools import cache, cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 
-from advisor.config.loader import load_model
+from advisor.config.loader import FileModel, load_model
 from advisor.model.communication import LOOKED_AT, asks_pattern, communication
-from advisor.vocabulary.records import Field, Record
 
 
-class _Rule(Record):
-    class_: str = Field(validation_alias="class")
+class _Rule(FileModel, alias_generator=lambda name: name.rstrip("_")):
+    class_: str
     source: str
 
 
@@ -32,7 +31,7 @@ class NameRule(_Rule):
     what: str
 
 
-class EventClasses(Record):
+class EventClasses(FileModel):
     """The whole file, and the kernels and operators of advisor/model/communication.yaml."""
 
     categories: list[CategoryRule]
@@ -47,7 +46,9 @@ class EventClasses(Record):
         local = [("compute", one.pattern, "local", one.source) for one in table.local]
         comm = [("comm", one.pattern, one.library, one.source) for one in table.kernels]
         return self.device_waits + [
-            NameRule(class_=class_, pattern=pattern, what=what, source=source)
+            NameRule.model_validate(
+                {"class": class_, "pattern": pattern, "what": what, "source": source}
+            )
             for class_, pattern, what, source in (*local, *comm)
         ]
 
@@ -57,8 +58,10 @@ def event_classes() -> EventClasses:
     """The validated content of event_classes.yaml."""
     with resources.as_file(resources.files("advisor.ingest") / "event_classes.yaml") as path:
         classes = load_model(Path(path), EventClasses)
-    asks = NameRule(class_="comm", pattern=asks_pattern(), what="asks", source="the same table")
-    return classes.model_copy(update={"enqueue_names": [*classes.enqueue_names, asks]})
+    asks = {"pattern": asks_pattern(), "class": "comm", "what": "asks", "source": "the same table"}
+    return classes.model_copy(
+        update={"enqueue_names": [*classes.enqueue_names, NameRule.model_validate(asks)]}
+    )
 
 
 def literal(text: str) -> str:

@@ -10,9 +10,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from advisor.config.loader import load_model
+from advisor.config.loader import FileModel, load_model
 from advisor.vocabulary.operations import operation
-from advisor.vocabulary.records import Record
 
 LOOKED_AT = 1_024
 """Characters of a name that are looked at; the rest are arguments of templates.
@@ -21,7 +20,7 @@ RE2's patterns are linear there and quadratic in Python, and a name may be megab
 """
 
 
-class Named(Record):
+class Named(FileModel):
     """What a name of this pattern is, with where it was seen."""
 
     pattern: str
@@ -42,7 +41,7 @@ class ComputeKernel(Named):
     what: str
 
 
-class Communication(Record):
+class Communication(FileModel):
     """The whole table.
 
     ``operators`` of the host ask for communication; ``local`` kernels of libraries send nothing.

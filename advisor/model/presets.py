@@ -11,8 +11,7 @@ from typing import Any, get_type_hints
 
 from pydantic import create_model
 
-from advisor.config.loader import load_model, read_yaml
-from advisor.config.models import FileModel
+from advisor.config.loader import FileModel, load_model, read_yaml
 from advisor.config.workload import Workload, load_workload
 from advisor.errors import AdvisorError
 from advisor.model.transformer import TransformerShape

@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from advisor.config.loader import load_model
-from advisor.config.models import FileModel
+from advisor.config.loader import FileModel, load_model
 from advisor.errors import AdvisorError
 from advisor.vocabulary.numbers import decimal, real
 

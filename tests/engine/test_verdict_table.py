@@ -50,7 +50,7 @@ def finding(
         "message": "m", "savings_ns": gain, "probability": probability,
         "savings_share": gain and gain / FACTS.step_ns, **ends, **more,
     }  # fmt: skip
-    return Finding.model_validate(fields)  # words become members of their enumerations
+    return Finding(**fields)
 
 
 def shares(**changes: float) -> Shares:

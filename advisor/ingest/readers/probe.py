@@ -11,9 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from annotated_types import Interval
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers._json import read_document
@@ -21,7 +21,6 @@ from advisor.ingest.readers._rows import Row, insert
 from advisor.ingest.source import ReadContext, Source
 from advisor.vocabulary.bandwidth import bus_factor
 from advisor.vocabulary.numbers import MOST_BYTES, MOST_RANKS, json_integer
-from advisor.vocabulary.records import Field, Record
 
 FORMAT = "probe"
 SUMMARY = "results of `advisor probe`: collectives by size, and every link in pairs"
@@ -30,21 +29,23 @@ PRIORITY = 30
 _MARK = re.compile(rb'"format"\s*:\s*"advisor-probe"')
 
 
-_Microseconds = Annotated[float, Interval(ge=1e-3, le=1e12)]  # a nanosecond to eleven days
+_Microseconds = Annotated[float, Field(ge=1e-3, le=1e12)]  # a nanosecond to eleven days
 
 
-class _Checked(Record):
-    __pydantic_config__: ClassVar[Any] = {"extra": "ignore"}
+class _Lazy(BaseModel):
+    """Built when it is first used: every start imports this reader."""
+
+    model_config = ConfigDict(extra="ignore", defer_build=True)
 
 
-class _Collective(_Checked):
+class _Collective(_Lazy):
     op: str = Field(max_length=40)
     ranks: int = Field(ge=1, le=MOST_RANKS)
     bytes: int = Field(ge=0, le=MOST_BYTES)
-    times_us: list[_Microseconds] = Field(min_length=1, fail_fast=True)
+    times_us: Annotated[list[_Microseconds], FailFast()] = Field(min_length=1)
 
 
-class _Pair(_Checked):
+class _Pair(_Lazy):
     src: int = Field(ge=0, lt=MOST_RANKS)
     dst: int = Field(ge=0, lt=MOST_RANKS)
     bytes: int = Field(ge=0, le=MOST_BYTES)
@@ -54,11 +55,11 @@ class _Pair(_Checked):
 _Row = TypeVar("_Row", _Collective, _Pair)
 
 
-class _Probe(_Checked):
+class _Probe(_Lazy):
     world_size: int = Field(ge=1, le=MOST_RANKS)
-    hosts: list[str] = Field(default=[], fail_fast=True)
-    collectives: list[Any] = Field(default=[])
-    pairs: list[Any] = Field(default=[])
+    hosts: Annotated[list[str], FailFast()] = []
+    collectives: list[Any] = []
+    pairs: list[Any] = []
 
 
 def detect(source: Source) -> bool:
@@ -86,8 +87,6 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
 
 def _sound(kind: type[_Row], items: list[Any], dropped: Counter[str]) -> Iterator[_Row]:
     """The items whose fields are what they must be; the others are counted by their first one."""
-    from pydantic import ValidationError  # late: every start imports this reader
-
     for item in items:
         try:
             yield kind.model_validate(item)

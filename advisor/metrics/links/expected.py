@@ -18,6 +18,8 @@ from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import Kind
 from advisor.metrics.links.locations import Members, slots_of
 from advisor.metrics.rings.locations import Home
+from advisor.model.nccl.cost import predict
+from advisor.model.topology_machine import topology_of
 from advisor.vocabulary.bandwidth import bus_factor
 
 EFFICIENCY: Mapping[bool, tuple[float, float]] = {True: (0.75, 0.25), False: (0.9, 0.15)}
@@ -178,9 +180,6 @@ def _latency_ns(name: str, kind: Kind, per_host: int) -> float:
     Without NVLS: whether the switches' multicast is to be had no trace tells, and over many hosts a
     ring's latency is a large part of the call.
     """
-    from advisor.model.nccl.cost import predict  # late, with pydantic: most jobs have one host
-    from advisor.model.topology_machine import topology_of
-
     found = machine(name)
     try:
         topology = topology_of(found, kind.hosts, min(per_host, found.gpus_per_node))

@@ -25,8 +25,7 @@ from pydantic import Field
 from ruamel.yaml import YAML
 
 from advisor.config.atomic_files import write_atomic
-from advisor.config.loader import load_model
-from advisor.config.models import FileModel
+from advisor.config.loader import FileModel, load_model
 from advisor.errors import AdvisorError
 from advisor.model.nccl.cost import Prediction
 

@@ -14,8 +14,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from advisor.config.loader import load_model
-from advisor.config.models import FileModel
+from advisor.config.loader import FileModel, load_model
 from advisor.model.nccl import cuda_errors
 from advisor.model.nccl.any_of import any_of
 from advisor.model.nccl.ends import ended_by, exited_with, returned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import field_validator, model_validator
 
-from advisor.config.models import FileModel
+from advisor.config.loader import FileModel
 from advisor.model.nccl.version import NcclVersion, parse_version
 
 

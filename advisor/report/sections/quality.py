@@ -94,7 +94,7 @@ def one_line_quality(report: FindingsReport) -> str:
             text = on_page("no-trace", files=len(run.inputs))
         else:
             values = {
-                **vars(run),
+                **dict(run),
                 "whole": run.step_source == WHOLE_TRACE,
                 "served": any(note.code == "inference" for note in run.caveats),
                 "source": summary.source(report, run.run),

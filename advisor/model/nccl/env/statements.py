@@ -7,10 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from advisor.config.loader import load_model
+from pydantic import AfterValidator
+
+from advisor.config.loader import FileModel, load_model
 from advisor.model.nccl.env.issue import Effect, EnvIssue, Severity
 from advisor.model.nccl.version import parse_version
-from advisor.vocabulary.records import After, Field, Record
 
 
 def _valid_pattern(value: str) -> str:
@@ -23,10 +24,10 @@ def _valid_release(value: str) -> str:
     return value
 
 
-Release = Annotated[str, After(_valid_release)]
+Release = Annotated[str, AfterValidator(_valid_release)]
 
 
-class Remark(Record):
+class Remark(FileModel):
     """What is said of a setting; in its texts {…} are figures of the case."""
 
     severity: Severity
@@ -42,7 +43,7 @@ class Remark(Record):
         """The remark on one setting, with the figures ``values``."""
         said = {
             field: getattr(self, field).format(name=name, value=value, **values)
-            for field in Remark.__dataclass_fields__
+            for field in Remark.model_fields
         }
         return EnvIssue(name, value, **said)
 
@@ -54,14 +55,14 @@ class Statement(Remark):
     """
 
     variable: str
-    when: Annotated[str, After(_valid_pattern)]
-    source: str = Field()  # to be given, other than a remark's
+    when: Annotated[str, AfterValidator(_valid_pattern)]
+    source: str
     since: Release = ""
     until: Release = ""
     several_nodes: bool = False
 
 
-class Renamed(Record):
+class Renamed(FileModel):
     """A name that another has replaced."""
 
     to: str
@@ -69,7 +70,7 @@ class Renamed(Record):
     since: Release = ""
 
 
-class Statements(Record):
+class Statements(FileModel):
     """The whole of statements.yaml."""
 
     costs: list[Statement]

@@ -144,6 +144,7 @@ CREATE TABLE rank_content (
   alone BOOLEAN,                    -- whether nothing in the recording is of a job of several ranks
   by_torch BOOLEAN,                 -- whether PyTorch wrote it, or its operators or kernels are in it; null without either and without kernels
   replays BOOLEAN,                  -- whether most of what its device did are replays of CUDA graphs
+  blocks BOOLEAN,                   -- whether launches return when their kernels have ended, as with CUDA_LAUNCH_BLOCKING=1; null without long kernels
   prefetches BOOLEAN                -- whether FSDP2 was told what to gather ahead in the forward pass, which it does not by itself
 );
 

@@ -131,6 +131,17 @@ _GRADIENTS = """
     WHERE run = $1 AND name = 'torch::autograd::AccumulateGrad' AND input_dims IS NOT NULL
 """  # noqa: E501
 
+# A launch takes microseconds: what is longer ends after it, unless the launch waits for it. The
+# clocks of host and device differ by a few of them.
+_BLOCKING = """
+    SELECT rank, avg((l.end_ns + 5000 >= k.start_ns + k.dur_ns)::INT) > 0.9
+    FROM event k JOIN (
+      SELECT rank, correlation, max(start_ns + dur_ns) AS end_ns FROM event
+      WHERE run = $1 AND class = 'runtime' AND correlation > 0 GROUP BY ALL) l
+      USING (rank, correlation)
+    WHERE run = $1 AND class = 'compute' AND device IS NOT NULL AND dur_ns > 20000 GROUP BY rank
+"""
+
 
 def _largest_gradients(con: Any, run: str) -> dict[int, int]:
     """rank -> bytes of its largest gradient, as far as shapes were recorded."""
@@ -151,6 +162,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
     purpose, engine, communicates, prefetches = _purpose(con, run)
     narrow, plain = _precisions(con, run, on_device=on_device)
     gradients = _largest_gradients(con, run)
+    blocking = dict(rows(con, _BLOCKING, [run])) if on_device else {}
     ((torchs,),) = rows(con, "SELECT bool_or(format = 'kineto') FROM source WHERE run = $1", [run])
     found = []
     for rank, ops, runtime, launches, notes, python, spans, graphs, events in kinds:
@@ -177,6 +189,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
                 "alone": not communicates,
                 "by_torch": True if torchs or ops > 0 else by_torch,
                 "prefetches": prefetches,
+                "blocks": blocking.get(rank),
                 "replays": graphs and events > 2 * launches,
             }
         )

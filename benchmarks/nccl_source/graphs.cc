@@ -10,7 +10,7 @@ static int of(struct ncclTopoSystem* s, struct ncclTopoGraph* g, const char* nam
 }
 int main(int argc, char** argv) {
   struct ncclXml* xml; struct ncclTopoSystem* s;
-  if (argc != 2 || xmlAlloc(&xml, NCCL_TOPO_XML_MAX_NODES) != ncclSuccess) return 2;
+  if (argc != 2 || xmlAlloc(&xml, 4*NCCL_TOPO_XML_MAX_NODES) != ncclSuccess) return 2;
   if (ncclTopoGetXmlFromFile(argv[1], xml, 1) != ncclSuccess) return 3;
   if (ncclTopoGetSystemFromXml(xml, &s, 1) != ncclSuccess) return 4;
   if (ncclTopoComputePaths(s, NULL) != ncclSuccess || ncclTopoSearchInit(s) != ncclSuccess) return 5;

@@ -4,7 +4,7 @@
 
 Compiles src/graph of a release (a C++ compiler and CUDA's headers are needed, no GPU), hands it
 each machine as a topology file and prints what it finds beside what the table has. Machines of one
-NIC for each GPU behind one NVSwitch are written out; others would need their PCIe trees.
+NIC for each GPU behind one NVSwitch are written out, racks too; others would need their PCIe trees.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from advisor.config.hardware import Machine, machine
 from advisor.model.topology import Graph
 
 MACHINES = ("dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300", "gh200-quad", "dgx-spark")
+MACHINES += ("gb300-nvl72",)
 # Compute capability, NVLinks, PCIe link, and how many GPUs (with as many NICs) share a PCIe switch
 # (NVIDIA's data sheets and user guides of the DGX systems).
 _DEVICES = {
@@ -39,6 +40,8 @@ _GRACE = {
     "GH200": (90, 6, (44712, 10), 1, ("16.0 GT/s PCIe", 16)),
     "GB10": (121, 0, (43125, 8), 2, ("32.0 GT/s PCIe", 4)),
 }
+# Grace Blackwell in a rack: compute capability and PCIe link of a GPU and of the NIC beside it.
+_RACKS = {"GB300": (103, "64.0 GT/s PCIe")}
 _CPUS = {"intel": ("GenuineIntel", 6, 143), "amd": ("AuthenticAMD", 175, 1)}
 _SOURCES = ("graph/topo", "graph/xml", "graph/paths", "graph/search", "graph/rings")
 _SOURCES += ("graph/trees", "graph/connect", "misc/utils", "misc/param", "debug")
@@ -51,6 +54,8 @@ _OURS = Path(__file__).parent
 def topology_xml(described: Machine, network: bool = True) -> str:
     """A node as NCCL_TOPO_FILE takes it, without its NICs where ``network`` is False."""
     written = _grace_xml if described.device in _GRACE else _switched_xml
+    if described.device in _RACKS:
+        written = _rack_xml
     lines = written(described) if network else _NIC.sub("", written(described))
     return f'<system version="1">\n{lines}</system>\n'
 
@@ -79,6 +84,36 @@ def _grace_xml(described: Machine) -> str:
                 f'link_width="{width}">{_net(nic, speed, gdr)}</pci>'
             )
         lines.append("</cpu>")
+    return "\n".join(lines)
+
+
+def _rack_xml(described: Machine) -> str:
+    """Trays of two Grace with two GPUs and two NICs each, all GPUs at one NVSwitch.
+
+    NVLinks and C2C as NCCL 2.29.7 dumps them of two trays of a GB300 NVL72. For two such trays the
+    search finds what that dump has: 16 rings of 45 GB/s, 8 heads of NVLS with 80 and 90 GB/s.
+    """
+    capability, pcie = _RACKS[described.device]
+    link, speed = f'link_speed="{pcie}" link_width="16"', round(described.network.nic_gbps * 8000)
+    lines = []
+    for gpu in range(described.gpus_per_node):
+        tray, dev = divmod(gpu, 4)
+        if dev % 2 == 0:
+            lines.append(
+                f'<cpu host_hash="{tray + 1:#x}" numaid="{dev // 2}" affinity="ffffffff" '
+                'arch="arm64">'
+            )
+        bus = f"{8 + 16 * (dev // 2) + dev % 2:04x}"
+        lines += [
+            f'<pci busid="{bus}:01:00.0" class="0x060400" {link}>',
+            f'<pci busid="{bus}:06:00.0" class="0x030200" {link}>',
+            f'<gpu dev="{dev}" sm="{capability}" rank="{gpu}" gdr="1">',
+            '<nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/>',
+            '<c2c bw="44712" count="5"/></gpu></pci>',
+            f'<pci busid="{bus}:03:00.0" class="0x020700" {link}>{_net(gpu, speed, 1)}</pci></pci>',
+        ]
+        if dev % 2:
+            lines.append("</cpu>")
     return "\n".join(lines)
 
 

@@ -203,7 +203,7 @@ def _idle_beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[
     """Of idle time that no finding is about, where it is more than what this one may give."""
     idle_ns = it.shares.idle * it.step_ns if it.shares is not None else 0.0
     claimed = (item.claims.get(kind, 0) for item in it.findings for kind in ("idle", "queued"))
-    left_ns = idle_ns - sum(claimed)
+    left_ns = idle_ns - max(sum(claimed), (found.savings_ns or 0) * mostly(found, "idle"))
     if not found.savings_ns or left_ns < LOST * it.step_ns or left_ns <= found.most_ns():
         return []
     said = _reason_values(Decision(VerdictKind.LOSSY, "idle"), it)

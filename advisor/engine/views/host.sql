@@ -71,7 +71,8 @@ FROM summed;
 -- Device time lost to the host per step, by kind: median over ranks (of two the lesser).
 --   worst_step: step of the longest gap
 --   every: the period in rank_gap_kind, of the rank that lost most
---   long_steps: as in rank_gap_kind, of the rank that lost most; gap_steps: in which it counts
+--   long_steps: as in rank_gap_kind, of the rank that lost most
+--   gap_steps: in how many steps gaps of this kind count
 --   of_step_ns: mean length of these steps, where it does not come in every step or they lose over half of a
 --     typical one: the mean of a few long waits may be longer than it
 --   ranks: that lost any

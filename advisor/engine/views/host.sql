@@ -28,6 +28,8 @@ WHERE s.complete AND 2 * w.ns > s.step_ns - f.step_ns;
 --   longest_ns: longest single gap
 --   name: what its host did in the longest gap
 --   worst_step: step of that gap
+--   least_often: low end of the share of steps that have a long gap
+--   often_error: standard error of that share, 0 where they come at a period
 CREATE VIEW rank_gap_kind AS
 WITH used AS (SELECT kind, count(*) AS steps FROM gap_step GROUP BY kind),
 in_step AS (

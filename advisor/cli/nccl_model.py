@@ -117,11 +117,11 @@ def command(
         if (algo if name == "NCCL_ALGO" else proto) is None
     }
     assumptions = read.assumptions
-    if read.topology.library == "rccl" and read.topology.nodes == 1:
-        limit = 16 if version < (2, 26, 0) else 20
+    constants = constants_for(version, read.topology.library)
+    if (limit := constants.msccl_mib) and read.topology.nodes == 1:
         assumptions += (f"no schedule of MSCCL, which takes all-reduces up to {limit} MiB",)
-    if note := constants_for(version, read.topology.library).note:
-        assumptions += (note,)
+    if constants.note:
+        assumptions += (constants.note,)
     prediction = predict(
         read.topology,
         op,

@@ -23,7 +23,7 @@ class Constants:
     """Latencies in microseconds and bandwidths in GB/s of one release.
 
     Tables of bandwidth are indexed [compute capability row][node column]; `source` names the
-    release whose file they were read from. The last five are RCCL's, which has no ceilings of
+    release whose file they were read from. The last six are RCCL's, which has no ceilings of
     bandwidth: shares of the graphs' [up to two nodes, more][algorithm][protocol]; `note` says what
     other builds of the release do otherwise.
     """
@@ -44,6 +44,7 @@ class Constants:
     bandwidth_ratio: tuple[Table, ...]
     rooted_ll_ratio: float
     rules: Rules | None
+    msccl_mib: int
     note: str
 
     def base(self, algorithm: str, protocol: str) -> float:
@@ -141,5 +142,6 @@ def _constants(at: NcclVersion, source: str, data: dict[str, Any]) -> Constants:
         bandwidth_ratio=tuple(_rows(table) for table in data.get("bandwidth_ratio", ())),
         rooted_ll_ratio=float(data.get("rooted_ll_ratio", 1.0)),
         rules=Rules(**data["rules"]) if "rules" in data else None,
+        msccl_mib=data.get("msccl_mib", 0),
         note=data["note"],
     )

@@ -52,6 +52,14 @@ def test_launches_inside_a_graph_have_no_order() -> None:
     assert queue_row("run", graph, NO_WAITS) is None
 
 
+def timeline(rows: list[tuple[int, int, int, int, int]]) -> Timeline:
+    """Of kind, start, end, stream and launch of each kernel."""
+    columns = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+    kind, start_ns, end_ns, stream, launch_ns = columns
+    count = np.arange(len(rows), dtype=np.int64)
+    return Timeline(0, True, kind, start_ns, end_ns, stream, count, launch_ns, count * 0)
+
+
 def reduced(layers: int = 12) -> tuple[Timeline, list[int]]:
     """DDP's backward pass: each layer's compute (500 us), its reduction (300 us) behind it, and the
     next layer's compute when that is done; when the host told NCCL's stream to wait."""
@@ -63,11 +71,7 @@ def reduced(layers: int = 12) -> tuple[Timeline, list[int]]:
         waits.append(launch + 4 * US)
         rows.append((COMM, now + 500 * US, now + 800 * US, NCCL_STREAM, launch + 5 * US))
         now += 800 * US
-    columns = (np.array(c, dtype=np.int64) for c in zip(*rows, strict=True))
-    kind, start_ns, end_ns, stream, launch_ns = columns
-    count = np.arange(len(rows), dtype=np.int64)
-    line = Timeline(0, True, kind, start_ns, end_ns, stream, count, launch_ns, count * 0)
-    return line, waits
+    return timeline(rows), waits
 
 
 def test_compute_that_was_told_to_wait_for_nothing_is_held_by_the_queue() -> None:
@@ -106,11 +110,7 @@ def gathered_late(layers: int = 12) -> tuple[Timeline, list[int]]:
         rows.append((COMM, now, now + 300 * US, copy_stream, launch + 8 * US))
         now += 300 * US
         waits.append(launch + 9 * US)  # and the next layer for the gather
-    columns = (np.array(c, dtype=np.int64) for c in zip(*rows, strict=True))
-    kind, start_ns, end_ns, stream, launch_ns = columns
-    count = np.arange(len(rows), dtype=np.int64)
-    line = Timeline(0, True, kind, start_ns, end_ns, stream, count, launch_ns, count * 0)
-    return line, waits
+    return timeline(rows), waits
 
 
 def test_a_gather_that_waits_for_compute_before_it_shows_no_queue() -> None:

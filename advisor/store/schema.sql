@@ -571,7 +571,7 @@ CREATE TABLE nccl_choice (
 -- Microbenchmarks: nccl-tests, advisor probe.
 CREATE TABLE bench (
   run VARCHAR NOT NULL,             -- run
-  tool VARCHAR NOT NULL,            -- 'nccl-tests', 'probe', 'osu', 'ucc', 'torch', 'perftest', or 'inspector' (medians in the workload itself, no benchmark)
+  tool VARCHAR NOT NULL,            -- 'nccl-tests', 'probe', 'osu', 'ucc', 'torch', 'perftest', 'nvshmem', or 'inspector' (medians in the workload itself, no benchmark)
   source VARCHAR,                   -- its file, with #2 … for the further tables of one
   op VARCHAR NOT NULL,              -- all_reduce ...
   ranks INTEGER,                    -- number of ranks

@@ -9,7 +9,7 @@ import pytest
 
 import advisor
 from advisor.errors import AdvisorError
-from advisor.ingest.readers import osu, perftest, torch_bench, ucc
+from advisor.ingest.readers import nvshmem, osu, perftest, torch_bench, ucc
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.records import is_records, parse_records
 
@@ -300,3 +300,73 @@ def test_the_nic_that_carries_less_than_its_like_is_named(tmp_path: Path) -> Non
 def test_a_launcher_in_a_variable_tells_the_ranks_by_its_program() -> None:
     (row,) = of(FULL.replace("srun -n 4", "$SUBMIT -n 4")).measurements
     assert row.ranks == 4
+
+
+LATENCY = (
+    PERFTEST[: PERFTEST.index(" #bytes")]
+    + """\
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
+Conflicting CPU frequency values detected: 2400.000000 != 1873.463000. CPU Frequency is not max.
+ 2       1000          1.76           6.12         1.79               1.81             0.07            2.06            6.12
+"""  # noqa: E501
+)
+FOR_A_TIME = """\
+ #bytes        #iterations       t_avg[usec]    tps average
+ 64            9731210            2.05           487804.88
+"""
+
+
+def test_a_nics_typical_latency_is_a_send() -> None:
+    harvest = Harvest()
+    perftest.parse((LATENCY + FOR_A_TIME).splitlines(), harvest)
+    typical, mean = harvest.measurements
+    assert (typical.op, typical.size_bytes, typical.time_us) == ("send", 2, 1.79)
+    assert (typical.hosts, mean.time_us) == (("mlx5_0 at 10.20.0.1", "10.20.0.3"), 2.05)
+
+
+@pytest.mark.parametrize(("time", "rules"), [("1.79", 0), ("81.79", 1)])
+def test_a_nic_that_takes_long_is_named(tmp_path: Path, time: str, rules: int) -> None:
+    (tmp_path / "lat.log").write_text(LATENCY.replace("1.79", time))
+    with advisor.load(tmp_path / "lat.log") as run:
+        assert [item.rule for item in run.report.findings] == [
+            "benchmark-small-messages-slow"
+        ] * rules
+
+
+# As perftest/common/utils.cu of NVIDIA/nvshmem 3.4 prints them; figures of its issue 39.
+NVSHMEM = """\
+Runtime options after parsing command line arguments
+#reduction_on_stream
+size(B)     count     type      redop     latency(us)       min_lat(us)       max_lat(us)       algbw(GB/s)   busbw(GB/s)
+8           2         int       sum       7.193600          7.194             7.194             0.001         0.002
+4194304     1048576   int       sum       41.943040         41.943            41.943            100.000       175.000
+#shmem_put_bw_uni
+size(B)     scope     BW (GB/sec)
+67108864    None      48.200000
+#shmem_put_latency
+size(B)     scope     latency (us)
+8           Thread    9.100000
+#shmem_put_latency
+size(B)     scope     latency (us)
+8           Block     3.100000
+#bcast_device
+size(B)     count     type      scope     latency(us)       algbw(GB/s)   busbw(GB/s)
+4194304     1048576   32-bit    block     4000.000000       1.049         1.049
+"""  # noqa: E501
+
+
+def test_nvshmems_tables_are_read_and_what_one_block_moves_is_not(tmp_path: Path) -> None:
+    harvest = Harvest()
+    nvshmem.parse(NVSHMEM.splitlines(), harvest)
+    small, large, put, latency = harvest.measurements
+    assert (small.op, small.ranks, small.time_us) == ("all_reduce", None, 7.1936)
+    assert (large.ranks, large.busbw_gbps, large.dtype) == (8, pytest.approx(175), "int")
+    assert (put.op, put.ranks, put.busbw_gbps) == ("send_recv", 2, pytest.approx(48.2))
+    assert (latency.op, latency.time_us, latency.table) == ("send", 3.1, 3)
+    assert harvest.dropped == {"test that is not compared": 2}
+    started = Harvest()
+    nvshmem.parse(("mpirun -np 8 reduction_on_stream\n" + NVSHMEM).splitlines(), started)
+    assert [row.ranks for row in started.measurements] == [8, 8, 2, 2]
+    (tmp_path / "out.log").write_text(NVSHMEM)
+    with advisor.load(tmp_path / "out.log", hardware="dgx-h100") as run:
+        assert not run.report.findings  # of two GPUs that may be on two hosts

@@ -110,11 +110,13 @@ WITH world AS (
   FROM topology WHERE kind = 'communicator'),
 seen AS (
   SELECT count(DISTINCT host) AS hosts, count(DISTINCT rank) FILTER (kind = 'rank') AS read FROM topology),
-wires AS (SELECT count(*) AS lines FROM link WHERE kind LIKE 'net-%')
+wires AS (SELECT count(*) AS lines FROM link WHERE kind LIKE 'net-%'),
+-- Hosts with NVSwitches of Hopper and later have eight GPUs at most, others sixteen.
+host AS (SELECT CASE WHEN EXISTS (FROM topology WHERE kind IN ('nvls', 'fabric')) THEN 8 ELSE 16 END AS most)
 SELECT hosts > 1 OR lines > 0 OR coalesce(nodes > 1, false)
-    OR coalesce(nodes IS NULL AND ranks > 16, false) AS is_known,
+    OR coalesce(nodes IS NULL AND ranks > most, false) AS is_known,
   is_known OR coalesce(nodes IS NULL AND ranks > greatest(8, read), false) AS is_possible, ranks
-FROM world, seen, wires;
+FROM world, seen, wires, host;
 
 -- What check-env says of the settings (setting_issues), but for what is only worth knowing: one
 -- row per setting, value and remark. NCCL's count where NCCL runs, or where its own log prints
@@ -207,9 +209,9 @@ SELECT name, said_by FROM (
       ELSE value ->> 'bw_gbps' END::DOUBLE AS gbps
     FROM topology WHERE kind IN ('system', 'gpu')
       OR kind = 'path' AND value ->> 'type' = 'NVL' AND name LIKE 'GPU% -> GPU%')
-  -- Only NVSwitches of Hopper and later multicast.
+  -- Only NVSwitches of Hopper and later multicast, or have a fabric that NVML tells the state of.
   UNION ALL SELECT 'NVLink SHARP (H100 or later)', source, 450 FROM topology
-  WHERE kind = 'nvls' OR kind = 'connected' AND name = 'NVLS tree'
+  WHERE kind IN ('nvls', 'fabric') OR kind = 'connected' AND name = 'NVLS tree'
     OR kind = 'channels' AND (value ->> 'nvls')::INTEGER > 0)
 WHERE gbps >= 200 AND gbps < 5000 -- which is LOC_BW, of a GPU to itself (nccl's graph/topo.h)
 ORDER BY said_by IS NOT NULL, name LIKE '%NVLink%', name, said_by LIMIT 1;

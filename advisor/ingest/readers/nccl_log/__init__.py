@@ -44,6 +44,7 @@ ring            ``ring 0``           {channel, ranks: [global ranks], complete, 
 tree            ``trees``            [{channel, children, parent}, …]. Per rank.
 channels        ``channels``         {coll, collnet, nvls, p2p, p2p_per_peer}. Per rank.
 nvls            multicast            true: the GPUs have NVLS, whether or not a call uses it
+fabric          registered           true: a GPU of NVSwitches, Hopper or later (``MNNVL busId …``)
 device          ``NVIDIA H100 …``    a GPU that nvidia-smi or Lightning lists, as printed
 connected       rings, trees, …      {pxn, gdr} or {}. Per rank.
 thresholds      ``threads``          the text of ``threadThresholds``

@@ -68,7 +68,7 @@ _NO_FAILURE = re.compile(
 _IN_PASSING = re.compile(
     r"\b(?:\w{0,30}warn(?:ing)?|deprecat\w{1,6}|info|debug|notice|ignor(?:ed|ing)|skipp(?:ed|ing)|retry(?:ing)?|"
     r"optional|recovered|will be (?:used|ignored)|instead)\b|(?:^|\[)[IW]\d{3,4} \d\d:\d\d:\d\d|"
-    r"^[IW] [\w/.]{1,200}:\d{1,6}\]",
+    r"^[IW] [\w/.]{1,200}:\d{1,6}\]|^\[[\d :,.-]{19,26} [IW] \d{1,9} \d{1,9}\]",
     re.IGNORECASE,
 )
 # The job trained on behind it, or says itself that it came to its end.

@@ -207,6 +207,12 @@ def _nvls(text: str) -> list[Parsed]:
     return [Fact("nvls", "multicast", True)] if used else []
 
 
+def _fabric(text: str) -> list[Parsed]:
+    # NVML has a fabric's state of Hopper and later alone; 3: the fabric manager has the GPU.
+    is_registered = re.match(r"MNNVL busId .{1,120} state 3\b", text) is not None
+    return [Fact("fabric", "registered", True)] if is_registered else []
+
+
 def parse_device(text: str) -> list[Parsed]:
     """The GPU that a line without NCCL's prefix lists: nvidia-smi's, or Lightning's."""
     match = _SMI.match(text) or _LIGHTNING.search(text)
@@ -249,6 +255,7 @@ _PARSERS: tuple[tuple[str, Callable[[str], list[Parsed]]], ...] = (
     ("/Plugin: ", _plugin),
     ("P2P", _p2p),
     ("NVLS ", _nvls),
+    ("MNNVL busId", _fabric),
     ("comm 0x", _communicator),
     ("NCCL version ", _version),
     ("RCCL version ", _version),

@@ -40,9 +40,10 @@ def layouts(
     Tensor parallelism stays inside a node and divides the heads; a pipeline has any number of
     stages that divides the GPUs, each of at least a layer, of uneven numbers where they do not
     divide them, on different nodes or parts of one; experts are spread inside a node. Sequences
-    are shared inside a node, in pieces of at least 4,096 tokens.
+    are shared in pieces of at least 4,096 tokens, inside a node or by nodes that tensor parallelism
+    fills.
     """
-    contexts = _one(own.context) or _powers(max(1, min(gpus_per_node, sequence // 4096)))
+    contexts = _one(own.context) or _powers(max(1, sequence // 4096))
     for tensor in _one(own.tensor) or _powers(min(gpus, gpus_per_node)):
         if gpus % tensor or not _divides_heads(shape, tensor, copies=own.tensor is not None):
             continue
@@ -55,7 +56,8 @@ def layouts(
                 continue
             stage = gpus // (tensor * pipeline)
             for context in contexts:
-                if stage % context or (own.context is None and context * tensor > gpus_per_node):
+                inside = context * tensor <= gpus_per_node or tensor == gpus_per_node
+                if stage % context or not (inside or own.context):
                     continue
                 shared = Layout("single", stage // context, tensor, pipeline, context=context)
                 yield from _of_degrees(shape, shared, gpus, gpus_per_node, global_batch, own)

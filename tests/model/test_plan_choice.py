@@ -141,7 +141,7 @@ def test_the_interleaved_schedule_shortens_the_bubble() -> None:
             "dgx-h100",
             16384,
             global_batch=2048,
-            own=Own(tensor=8, pipeline=16, micro_batch=1, interleave=chunks),
+            own=Own(tensor=8, pipeline=16, micro_batch=1, interleave=chunks, context=1),
         )
         for chunks in (1, 8)
     ]
@@ -156,7 +156,7 @@ def test_the_interleaved_schedule_shortens_the_bubble() -> None:
 def test_a_stage_keeps_no_more_micro_batches_than_there_are(batch: int, more: float) -> None:
     # GIVEN 16 and 32 micro-batches over 16 stages of 8 chunks
     shape = replace(preset("llama3-405b"), layers=128)  # even stages
-    own = Own(tensor=8, pipeline=16, micro_batch=1, recompute="none")
+    own = Own(tensor=8, pipeline=16, micro_batch=1, context=1, recompute="none")
     kept = {
         chunks: make_plan(
             shape, "dgx-h100", 16384, global_batch=batch, own=replace(own, interleave=chunks)
@@ -180,7 +180,8 @@ def test_a_fused_mlp_keeps_two_tensors_of_its_width() -> None:
 
 
 def test_a_layout_of_ones_own_is_estimated_as_it_runs() -> None:
-    arguments = "llama3-405b dgx-h100 --gpus 16384 --tp 8 --pp 16 --micro-batch 1 --interleave 8"
+    given = "--tp 8 --pp 16 --cp 1 --micro-batch 1 --interleave 8"
+    arguments = f"llama3-405b dgx-h100 --gpus 16384 {given}"
     line = f"{arguments} --global-batch 2048 --recompute none --format json".split()
     result = CliRunner().invoke(command, line)
     assert result.exit_code == 0, result.output
@@ -193,7 +194,8 @@ def test_a_layout_of_ones_own_is_estimated_as_it_runs() -> None:
 
 def test_a_layout_computes_no_more_again_than_it_has_to() -> None:
     """Llama 3 405B ran on 16,384 GPUs without (arXiv:2407.21783, section 3.3.2), at 41 %."""
-    arguments = "llama3-405b dgx-h100 --gpus 16384 --tp 8 --pp 16 --micro-batch 1 --interleave 8"
+    given = "--tp 8 --pp 16 --cp 1 --micro-batch 1 --interleave 8"
+    arguments = f"llama3-405b dgx-h100 --gpus 16384 {given}"
     table = CliRunner().invoke(command, arguments.split()).output
     assert "keeps 16 micro-batches of 8 layers" in " ".join(table.split())
     line = f"{arguments} --global-batch 2048 --format json".split()
@@ -208,3 +210,12 @@ def test_a_layout_computes_no_more_again_than_it_has_to() -> None:
     gelu = "gpt3-175b dgx-a100 --gpus 1024 --tp 8 --pp 8 --micro-batch 1 --format json"
     same = json.loads(CliRunner().invoke(command, gelu.split(" ")).output)["options"]
     assert "no checkpointing but of a gated MLP's product" not in {one["option"] for one in same}
+
+
+def test_nodes_that_tensor_parallelism_fills_share_sequences() -> None:
+    """NVIDIA's 405B on 576 GPUs: tp 8, pp 9, cp 2, where 252 sequences divide over no eight."""
+    plan = make_plan(preset("llama3-405b"), "dgx-h100", 576, global_batch=252)
+    layout = plan.rows[0].estimate.layout
+    assert (layout.tensor, layout.pipeline, layout.context) == (8, 9, 2)
+    small = make_plan(preset("llama3-405b"), "dgx-h100", 576, global_batch=252, sequence=4096)
+    assert {row.estimate.layout.context for row in small.rows} == {1}  # of 4,096 tokens each

@@ -605,9 +605,9 @@ SENT_OVER_SOCKETS = "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"
         ("You are using a CUDA device ('NVIDIA A100-SXM4-40GB') that has Tensor Cores.", "A100"),
         ("a:1:1 [0] NCCL INFO NVLS multicast support is available on dev 0", "H100"),
         ("a:1:1 [0] NCCL INFO 2 coll channels, 0 collnet channels, 16 nvls channels", "H100"),
-        ("a:1:1 [0] NCCL INFO MNNVL busId 0x7e000 fabric UUID 0.0 cliqueId 0x0 state 3 healthMask 0x0",
+        ("a:1:1 [0] NCCL INFO MNNVL busId 0x7e000 fabric UUID 0.0 cliqueId 0x0 state 3",
          "H100"),
-        ("a:1:1 [0] NCCL INFO MNNVL busId 0x7e000 fabric UUID 0.0 cliqueId 0x0 state 1 healthMask 0x0",
+        ("a:1:1 [0] NCCL INFO MNNVL busId 0x7e000 fabric UUID 0.0 cliqueId 0x0 state 1",
          None),
         ("a:1:1 [0] NCCL INFO GPU/1000 :GPU/2000 (2/240.0/NVL) NET/0 (3/1.2/PHB)", "240 GB/s"),
         ("a:1:1 [0] NCCL INFO + PCI[24.0] - GPU/7000 (0)\n"

@@ -212,11 +212,17 @@ def _written(algorithm: str, release: str) -> str:
 
 
 def _text(prediction: Prediction, assumptions: tuple[str, ...]) -> str:
+    from advisor.model.nccl.constants import newest
+    from advisor.model.nccl.version import format_version
+
     library = prediction.library.upper()
+    used, asked = prediction.constants_version, prediction.nccl
+    if library == "NCCL" and used == format_version(newest()) != asked:
+        used += f", the newest that are known: {asked} may have others"
     lines = [
         f"{prediction.op} of {prediction.bytes:,} bytes on {prediction.ranks} ranks, "
         f"{prediction.nodes} node{'s' if prediction.nodes > 1 else ''}, "
-        f"{library} {prediction.nccl} (constants of {prediction.constants_version}; "
+        f"{library} {asked} (constants of {used}; "
         "modelled, not measured)",
         f"{'algorithm':15}{'protocol':10}{'latency us':>11}{'GB/s':>9}{'time us':>13}",
     ]

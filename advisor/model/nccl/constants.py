@@ -124,6 +124,11 @@ def constants_for(version: NcclVersion, library: str = "nccl") -> Constants:
     return _constants(at, source, data)
 
 
+def newest() -> NcclVersion:
+    """The newest release of NCCL whose source was read."""
+    return _releases(_NCCL)[-1][0]
+
+
 def _constants(at: NcclVersion, source: str, data: dict[str, Any]) -> Constants:
     return Constants(
         version=at,

@@ -78,3 +78,13 @@ def test_element_types_are_those_of_nccl() -> None:
     assert element_type("bfloat16") == "bfloat16"
     fp8 = run("--hardware", "dgx-h100", "--nccl", "2.29.7", "--dtype", "float8_e4m3fn")
     assert fp8.exit_code == 0, fp8.output
+
+
+@pytest.mark.parametrize(
+    ("release", "is_said"), [("2.31.1", True), ("2.30.7", False), ("2.11", False)]
+)
+def test_a_release_beyond_those_that_were_read_is_said_to_be_so(
+    release: str, is_said: bool
+) -> None:
+    found = run("--hardware", "dgx-h100", "--nodes", "2", "--nccl", release).output
+    assert (f"{release} may have others" in found) is is_said

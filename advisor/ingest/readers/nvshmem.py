@@ -69,6 +69,8 @@ def parse(lines: Iterable[str], harvest: Harvest) -> None:
             name = found[1]
         elif found := _HEAD.match(line):
             number, unit = number + 1, found[2] or "us"
+            if name not in _OPS:
+                harvest.notes.append(f"no test that is compared: {name or 'without a name'}")
         elif number >= 0 and (one := _row(line, _OPS.get(name), unit, ranks)):
             if one.op:
                 harvest.add(one._replace(table=number))

@@ -364,6 +364,7 @@ def test_nvshmems_tables_are_read_and_what_one_block_moves_is_not(tmp_path: Path
     assert (put.op, put.ranks, put.busbw_gbps) == ("send_recv", 2, pytest.approx(48.2))
     assert (latency.op, latency.time_us, latency.table) == ("send", 3.1, 3)
     assert harvest.dropped == {"test that is not compared": 2}
+    assert harvest.notes == ["no test that is compared: bcast_device"]
     started = Harvest()
     nvshmem.parse(("mpirun -np 8 reduction_on_stream\n" + NVSHMEM).splitlines(), started)
     assert [row.ranks for row in started.measurements] == [8, 8, 2, 2]

@@ -25,7 +25,9 @@ class Recorder(Callback):  # type: ignore[misc]
         skip: int = 10,
         force: bool = False,
     ) -> None:
-        self._recorder = StepRecorder(Path(folder), steps=steps, skip=skip, force=force)
+        self._recorder = StepRecorder(
+            Path(folder), steps=steps, skip=skip, force=force, library="lightning"
+        )
         self._global_step = 0
 
     @property

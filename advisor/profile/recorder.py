@@ -42,7 +42,7 @@ class StepRecorder:
 
     Skips ``skip`` steps, records ``steps``, writes ``folder``/rankN.json.gz on each of ``ranks``
     (None: all); then it does nothing. :meth:`count_optimizer_steps` can count the steps instead.
-    ``on_done`` is called once with the trace's path.
+    ``on_done`` is called once with the trace's path; ``library`` is whose loop this is, if known.
     Where the folder has an earlier recording the next one is taken (FOLDER-2), or with ``force``
     its traces are removed: AdvisorError is raised when they are of `advisor profile`.
     """
@@ -59,6 +59,7 @@ class StepRecorder:
         record_stacks: bool = False,
         on_done: Callable[[Path], None] | None = None,
         force: bool = False,
+        library: str | None = None,
     ) -> None:
         if steps < 1 or skip < 0:
             raise AdvisorError(
@@ -72,6 +73,7 @@ class StepRecorder:
         self._ranks = None if ranks is None else frozenset(ranks)
         self._shapes, self._memory, self._stacks = record_shapes, record_memory, record_stacks
         self._on_done = on_done
+        self._library = library
         self._recording: Recording | None = None
         self._finished = False
         self._hook: Any = None
@@ -151,7 +153,9 @@ class StepRecorder:
 
     def _metadata(self) -> dict[str, Any]:
         before = [end - begin for begin, end in itertools.pairwise(self.ends_ns)]
-        return {**_metadata(), **({names.STEPS_BEFORE: before} if before else {})}
+        # A Trainer builds the wrapper itself, before or after it has its callbacks.
+        by = {"built_by": {"ddp": self._library}} if self._library else {}
+        return {**by, **_metadata(), **({names.STEPS_BEFORE: before} if before else {})}
 
     def close(self) -> None:
         """End a recording; what was recorded is written. Safe to call twice."""

@@ -17,6 +17,11 @@ def recorded_steps(trace: Path) -> int:
     return len({e["name"] for e in events if e["name"].startswith("ProfilerStep#")})
 
 
+def built_by(trace: Path) -> dict[str, str]:
+    """Who builds the wrappers, as the recording says: fixes are written in that library's words."""
+    return json.loads(gzip.decompress(trace.read_bytes()))["advisor"]["built_by"]
+
+
 @pytest.mark.slow
 def test_lightning(tmp_path: Path) -> None:
     lightning = pytest.importorskip("lightning", reason="needs the [lightning] extra")
@@ -50,6 +55,7 @@ def test_lightning(tmp_path: Path) -> None:
     trainer.fit(Module(), data)
     assert recorder.trace == tmp_path / "rank0.json.gz"
     assert recorded_steps(tmp_path / "rank0.json.gz") == 2
+    assert built_by(tmp_path / "rank0.json.gz") == {"ddp": "lightning"}
 
 
 @pytest.mark.slow
@@ -78,3 +84,4 @@ def test_transformers(tmp_path: Path) -> None:
     )
     trainer.train()
     assert recorded_steps(tmp_path / "traces" / "rank0.json.gz") == 2
+    assert built_by(tmp_path / "traces" / "rank0.json.gz") == {"ddp": "transformers"}

@@ -54,6 +54,25 @@ def test_lateness_that_moves_between_ranks_names_nobody() -> None:
     assert found.named is None
 
 
+@pytest.mark.parametrize(("times", "named"), [(7, None), (9, None), (10, 1)])
+def test_a_rank_of_two_is_last_by_chance_in_most_of_ten_steps(times, named) -> None:
+    # 2 x P(9 or more of 10) = 0.021 and 2 x P(10 of 10) = 0.002, by the binomial distribution
+    late = [[12 * MS] * times + [0] * (10 - times), [0] * times + [12 * MS] * (10 - times)]
+    found = compare([window(late[1]), window(late[0])])
+    assert (found.times_last[1], found.named) == (times, named)
+
+
+def test_a_few_steps_with_collectives_accuse_nobody() -> None:
+    # GIVEN ranks that meet in three of ten steps (local SGD), the second last in all of them
+    windows = [window([0] * 10), window([50 * MS] * 10)]
+    for one in windows:
+        for step in range(3, 10):
+            del one.calls[f"g all_reduce {2 * step}"], one.calls[f"g all_reduce {2 * step + 1}"]
+    found = compare(windows)
+    assert (found.times_last[1], found.steps, found.named) == (3, 3, None)
+    assert "3 with collectives are too few to say who is late" in found.line()
+
+
 def test_calls_that_one_rank_alone_has_seen_say_nothing() -> None:
     alone = Window(1, 10, "a", window([0] * 10).ends_ns, {"other all_reduce 1": 5 * MS})
     found = compare([window([0] * 10), alone])

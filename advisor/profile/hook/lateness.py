@@ -8,6 +8,7 @@ later, when they are surely there, so that nobody waits for anybody.
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import socket
 import statistics
@@ -24,8 +25,9 @@ from typing import Any
 FILE_NAME = "lateness.jsonl"
 _CALLS_IN_ALL = 8192  # of all ranks together: what rank 0 reads through the store
 _LEAST_CALLS = 8
-# A rank is named where it comes last in this share of the steps, by this share of a step.
-_MOSTLY, _NOTICEABLE = 0.7, 0.02
+# A rank is named where it comes last in this share of the steps, by this share of a step, and so
+# often by chance in one of a hundred lines at most.
+_MOSTLY, _NOTICEABLE, _CHANCE = 0.7, 0.02, 0.01
 
 
 @dataclass(frozen=True)
@@ -59,23 +61,35 @@ class Lateness:
         if not self.steps:
             return None
         rank = max(self.times_last, key=lambda r: self.times_last[r])
-        often = self.times_last[rank] >= _MOSTLY * self.steps
+        often = self.times_last[rank] >= _MOSTLY * self.steps and self._is_rare(
+            self.times_last[rank]
+        )
         return rank if often and self.late_ns[rank] >= _NOTICEABLE * self.step_ns else None
+
+    def _is_rare(self, times: int) -> bool:
+        """Whether, all ranks being alike, one is hardly ever last in so many steps (binomial)."""
+        steps, ranks = self.steps, len(self.times_last)
+        ways = (
+            math.comb(steps, n) * (1 - 1 / ranks) ** (steps - n) / ranks**n
+            for n in range(times, steps + 1)
+        )
+        return ranks * sum(ways) <= _CHANCE
 
     def line(self) -> str:
         """For people."""
-        pace = f"steps {self.first}-{self.last}: {self.step_ns / 1e6:.3g} ms each"
+        pace = f"steps {self.first}-{self.last}: {_ms(self.step_ns)} each"
         if self.slow_step_ns > 1.5 * self.step_ns:
-            pace += f", the slowest {self.slow_step_ns / 1e6:.3g} ms"
+            pace += f", the slowest {_ms(self.slow_step_ns)}"
         if not self.steps:
             return f"{pace}; no collective of several ranks was seen"
         if self.named is None:
-            most = max(self.late_ns.values())
-            return f"{pace}; no rank is late in most steps (medians up to {most / 1e6:.2g} ms)"
+            if not self._is_rare(self.steps):
+                return f"{pace}; {self.steps} with collectives are too few to say who is late"
+            most = _ms(max(self.late_ns.values()))
+            return f"{pace}; no rank is late in most steps (medians up to {most})"
         clocks = f" by {self.hosts} hosts' clocks" if self.hosts > 1 else ""
-        late_ms = self.late_ns[self.named] / 1e6
         return (
-            f"{pace}; rank {self.named} comes {late_ms:.3g} ms late{clocks}, "
+            f"{pace}; rank {self.named} comes {_ms(self.late_ns[self.named])} late{clocks}, "
             f"last in {self.times_last[self.named]} of {self.steps} steps"
         )
 
@@ -183,6 +197,11 @@ def compare(windows: Sequence[Window]) -> Lateness:
         len({window.host for window in windows}),
         {rank: statistics.median(values) for rank, values in sorted(late.items())}, times_last,
     )  # fmt: skip
+
+
+def _ms(ns: float) -> str:
+    """Two digits, whole milliseconds from 10 on."""
+    return f"{ns / 1e6:,.0f} ms" if ns >= 10e6 else f"{ns / 1e6:.2g} ms"
 
 
 def _step_of(rank: int, asked: Mapping[int, int], windows: Sequence[Window]) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from advisor.ingest.readers.flight_recorder.dump import Dump
 
 FORMAT = "flight-recorder"
-SUMMARY = "PyTorch flight-recorder dumps (TORCH_NCCL_TRACE_BUFFER_SIZE), pickle or JSON"
+SUMMARY = "PyTorch flight-recorder dumps (TORCH_FR_BUFFER_SIZE), pickle or JSON"
 PRIORITY = 30
 
 MAX_DUMP_BYTES = 512 * 1024 * 1024

@@ -56,7 +56,7 @@ def test_lateness_that_moves_between_ranks_names_nobody() -> None:
 
 @pytest.mark.parametrize(("times", "named"), [(7, None), (9, None), (10, 1)])
 def test_a_rank_of_two_is_last_by_chance_in_most_of_ten_steps(times, named) -> None:
-    # 2 x P(9 or more of 10) = 0.021 and 2 x P(10 of 10) = 0.002, by the binomial distribution
+    # 2 x P(9 or more of 10) = 0.021 and 2 x P(10 of 10) = 0.002
     late = [[12 * MS] * times + [0] * (10 - times), [0] * times + [12 * MS] * (10 - times)]
     found = compare([window(late[1]), window(late[0])])
     assert (found.times_last[1], found.named) == (times, named)

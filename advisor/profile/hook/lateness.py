@@ -67,13 +67,15 @@ class Lateness:
         return rank if often and self.late_ns[rank] >= _NOTICEABLE * self.step_ns else None
 
     def _is_rare(self, times: int) -> bool:
-        """Whether, all ranks being alike, one is hardly ever last in so many steps (binomial)."""
-        steps, ranks = self.steps, len(self.times_last)
-        ways = (
-            math.comb(steps, n) * (1 - 1 / ranks) ** (steps - n) / ranks**n
-            for n in range(times, steps + 1)
-        )
-        return ranks * sum(ways) <= _CHANCE
+        """Whether, all ranks being alike, one is hardly ever last in so many steps.
+
+        By Chernoff's bound of the binomial: P(X >= t) <= exp(-n KL(t/n, 1/ranks)).
+        """
+        ranks, share = len(self.times_last), times / self.steps
+        divergence = share * math.log(share * ranks)
+        if share < 1:
+            divergence += (1 - share) * math.log((1 - share) * ranks / (ranks - 1))
+        return ranks * math.exp(-self.steps * divergence) <= _CHANCE
 
     def line(self) -> str:
         """For people."""

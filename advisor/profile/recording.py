@@ -24,7 +24,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from advisor.config.atomic_files import removed_at_end
-from advisor.profile import names
+from advisor.profile import cores, names
 from advisor.profile.garbage import collections_marked
 from advisor.profile.objects import pickling_marked
 
@@ -72,6 +72,7 @@ class Recording:
         self._annotated = False
         self._marks = ExitStack()
         self._core_waits_ns: list[int] = []  # at the ends of steps, from the warm-up's on
+        self._cores: cores.CoresUsed | None = None  # at the end of the warm-up
         activities = [ProfilerActivity.CPU]
         if device == "cuda":
             activities.append(ProfilerActivity.CUDA)
@@ -111,6 +112,8 @@ class Recording:
         waited_ns = waited_for_core_ns()
         if waited_ns is not None:
             self._core_waits_ns.append(waited_ns)
+        if self._steps_done == 0:
+            self._cores = cores.used()
         if self._steps_done >= self.steps:
             self._annotate()
         with _undisturbed():
@@ -120,7 +123,8 @@ class Recording:
         if self._steps_done < 0 or self._annotated:
             return
         self._annotated = True
-        own = {**self._metadata(), "recorded_steps": self._steps_done}
+        held = cores.kept_busy(self._cores, cores.used())
+        own = {**self._metadata(), **held, "recorded_steps": self._steps_done}
         waits = [end - begin for begin, end in itertools.pairwise(self._core_waits_ns)]
         if waits:
             own["core_wait_ns"] = waits

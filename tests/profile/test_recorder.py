@@ -67,6 +67,24 @@ def test_the_time_without_a_core_is_noted_for_each_recorded_step(tmp_path: Path)
     assert all(wait >= 0 for wait in waits)
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the kernel keeps no such times")
+def test_what_a_child_runs_is_the_ranks_own_use_of_its_cores(tmp_path: Path) -> None:
+    # GIVEN a rank that sleeps through its recorded steps while a child of it runs
+    spin = "import time; begin = time.process_time()\nwhile time.process_time() - begin < 0.5: pass"
+    with advisor.profiler(tmp_path, steps=2, skip=0) as recorder:
+        for step in range(4):
+            if step == 2:  # the first that is recorded
+                subprocess.run([sys.executable, "-c", spin], check=True)
+            recorder.step()
+    held = json.loads(gzip.decompress((tmp_path / "rank0.json.gz").read_bytes()))["advisor"][
+        "cores"
+    ]
+    # THEN its time is the rank's, and a part of what its cores were busy (ticks are 10 ms)
+    assert held["cpus"] == sorted(os.sched_getaffinity(0))
+    assert 0.45e9 <= held["own_ns"] <= held["busy_ns"] + 0.05e9
+    assert held["own_ns"] <= held["window_ns"] * len(held["cpus"])
+
+
 def test_what_the_profiler_adds_to_steps_is_told_from_those_before(tmp_path: Path) -> None:
     small = torch.randn(2)
     with advisor.profiler(tmp_path, steps=5, skip=6) as recorder:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 _PROC = Path("/proc")
 _IDLE = (3, 4)  # of a core's line: idle, iowait; those from the eighth on are in others already
 _COUNTED = 8
+_LEAST_NS = 500_000_000  # the kernel counts in ticks, of 10 ms mostly: 2 % of a core then
 
 
 class CoresUsed(NamedTuple):
@@ -42,8 +43,10 @@ def used() -> CoresUsed | None:
 
 
 def kept_busy(begin: CoresUsed | None, end: CoresUsed | None) -> dict[str, Any]:
-    """What a recording says of the time between; {} where the kernel or another mask leaves it."""
-    if begin is None or end is None or begin.cpus != end.cpus or end.at_ns <= begin.at_ns:
+    """What a recording says of the time between; {} where that is short, or the cores changed."""
+    if begin is None or end is None or begin.cpus != end.cpus:
+        return {}
+    if end.at_ns - begin.at_ns < _LEAST_NS:
         return {}
     return {
         "cores": {

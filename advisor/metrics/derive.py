@@ -189,7 +189,7 @@ def _write_summaries(con: Any, data: RunData) -> None:
             data.run, one.line, one.occupancy, one.steps, one.activity, one.gaps
         )
         rows["memory_copy"] += copy_rows(data.events, one.line, one.occupancy, one.steps)
-        rows["edge_gap"] += edge_rows(data.events, one.line, one.steps)
+        rows["edge_gap"] += edge_rows(data.events, one.line, one.steps, one.activity)
         slowdown = overlap_row(data.events, one.line, one.occupancy, own, one.steps)
         rows["overlap_slowdown"] += [slowdown] if slowdown is not None else []
         queue = queue_row(data.run, one.line, stream_waits(data.events, rank))

@@ -136,6 +136,7 @@ CREATE TABLE rank_content (
   kernel_ns BIGINT NOT NULL,        -- sum of all kernels' time
   known_ns BIGINT NOT NULL,         -- of it in kernels that are understood: by their name, or launched by PyTorch's operators
   unknown_kernels VARCHAR,          -- JSON of the longest others: name, calls, ns
+  longest_kernels VARCHAR,          -- JSON of the kernels that take most, by name without arguments: name, ns
   narrow_share DOUBLE,              -- of the time of matrix products, convolutions and attention: share in 16 bits or fewer; null without any
   plain_fp32_ns BIGINT NOT NULL,    -- of kernel_ns in matrix products and convolutions in fp32 without tensor cores
   largest_gradient_bytes BIGINT,    -- the largest single gradient: DDP splits none; null if shapes were not recorded

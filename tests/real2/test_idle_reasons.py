@@ -103,12 +103,20 @@ def test_what_a_device_waits_for_is_no_compute(tmp_path: Path) -> None:
 
 
 def test_unknown_kernels_of_all_ranks_ask_for_no_other_rank(tmp_path: Path) -> None:
-    """An accelerator with kernels of its own: the recording lacks no rank."""
+    """An accelerator with kernels of its own: the recording lacks no rank. Of a GPU that works
+    alone they are a program's own (an OpenACC loop, a broadcast of Julia), and compute."""
     trace = Trace(0, 1)
     trace.host("ProfilerStep#1", 0, 9000, cat="user_annotation")
     for at in range(0, 9000, 1000):
         trace.kernel("fc-dtype_Float", at + 10, 985, at)
     with _loaded(tmp_path, trace) as run:
+        verdict = run.report.verdict
+        assert verdict.kind is VerdictKind.HEALTHY
+        assert verdict.why.endswith("`fc-dtype_Float` takes 98 % of it.")
+    for event in trace.events:
+        event["name"] = event["name"].replace("cudaLaunchKernel", "runFunction - job_prep")
+    (tmp_path / "accelerator").mkdir()
+    with _loaded(tmp_path / "accelerator", trace) as run:
         verdict = run.report.verdict
         assert verdict.reason == "unrecognised"
         (step,) = verdict.next_steps
@@ -235,3 +243,30 @@ def test_norms_read_one_by_one_are_told_to_be_one(tmp_path: Path) -> None:
         (found,) = [item for item in run.report.findings if item.rule == "blocking-sync"]
     assert norm in reads
     assert "clip_grad_norm_" in str(found.fix[0])
+
+
+def test_calls_of_the_driver_allocate_copy_and_wait(tmp_path: Path) -> None:
+    """OpenACC, JAX, TensorFlow and Julia call CUDA's driver: its calls have names of their own."""
+    trace = _alone()
+    for begin in _steps(trace, 6, 20_000):
+        trace.kernel(GEMM, begin + 10, 4_000, begin)
+        trace.host("cuMemFree", begin + 4_020, 3_000, cat="cuda_runtime")
+        trace.kernel(GEMM, begin + 7_040, 4_000, begin + 7_030)
+        trace.host("cuMemHostRegister", begin + 11_050, 3_000, cat="cuda_runtime")
+        trace.kernel(GEMM, begin + 14_070, 5_900, begin + 14_060)
+    with _loaded(tmp_path, trace) as run:
+        lost = run.sql("SELECT kind, sum(idle_ns) / 1e6 AS ms FROM host_gap GROUP BY kind")
+        by_kind = dict(zip(lost["kind"], lost["ms"], strict=True))
+        assert by_kind["allocator"] == pytest.approx(36, rel=0.03)
+
+
+def test_a_record_of_waiting_is_no_work_of_the_device(tmp_path: Path) -> None:
+    """An OpenACC program waits for a stream after each of 1,934 kernels: 94 % idle, not 86."""
+    trace = _alone()
+    for begin in _steps(trace, 6, 10_000):
+        trace.kernel(GEMM, begin + 10, 2_000, begin)
+        waits = {"device": 0, "stream": 7, "correlation": 0}
+        trace._add("cuda_sync", "Stream Sync", begin + 20, 6_000, 7, waits)
+    with _loaded(tmp_path, trace) as run:
+        (row,) = run.sql("SELECT median(idle_ns) AS ns FROM step_breakdown").to_dict("records")
+        assert row["ns"] == pytest.approx(8_000_000, rel=0.05)

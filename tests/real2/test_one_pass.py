@@ -41,6 +41,18 @@ def test_work_that_was_queued_before_the_recording_is_the_devices(tmp_path: Path
         assert any("queued already" in note.text for note in (*one.notes, *one.caveats))
 
 
+def test_a_launch_that_loads_was_not_queued(tmp_path: Path) -> None:
+    """A first pass of TensorFlow: the first launch takes 1,294 ms, for it makes the context."""
+    trace = Trace()
+    trace.host("cudaLaunchKernel", 0, 9_000, cat="cuda_runtime", correlation=9000)
+    trace.kernel(GEMM, 9_002, 5_000, 0, launch=9000)
+    for at in range(4):
+        trace.kernel(GEMM, 14_010 + 5_010 * at, 5_000, 9_100 + at)
+    with _loaded(tmp_path, trace) as run:
+        (edge,) = run.sql("SELECT edge, kind FROM edge_gap").to_dict("records")
+        assert edge == {"edge": "leading", "kind": "loading"}
+
+
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_program_that_runs_once_loads_and_saves(tmp_path: Path, inside: bool) -> None:
     """Six kernels of CUTLASS between copies (wenscarl/cutlass_benchmark): nothing repeats them."""

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from advisor.engine.causes import expected_ns
 from advisor.engine.verdict.choice import (
     LARGE,
-    LEAST_KNOWN,
     NOBODYS,
     SMALL,
     Decision,
@@ -138,8 +137,7 @@ def _blind(it: Situation, shares: Shares) -> Decision | None:
         return inconclusive("nothing-recorded")
     if it.facts.world_size != 1 and not it.communicates:
         return inconclusive("no-communication")
-    needed = LEAST_KNOWN if it.facts.world_size == 1 else LEAST_COVERED
-    if it.coverage is None or it.coverage.share >= needed:
+    if it.coverage is None or it.coverage.share >= LEAST_COVERED:
         return None
     unknown = (1 - it.coverage.share) * shares.compute  # of the step: what is not known computes
     return inconclusive("unrecognised") if unknown >= SMALL else None

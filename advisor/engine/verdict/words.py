@@ -156,6 +156,10 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
             values["beside"] = it.shares.beside(it.most_exposed)
         if decision.kind is VerdictKind.HEALTHY and (look := look_at(it)) is not None:
             values |= {"look": look.title.rstrip("."), "look_because": look.because[:1]}
+    if facts.world_size == 1 and "look" not in values:
+        # A device that works alone: what it computes is all that there is to say.
+        bound = (item for item in it.findings if item.rule == "compute-bound")
+        values["look_because"] = [text for item in bound for text in item.because[:1]]
     return values | _reason_values(decision, it)
 
 

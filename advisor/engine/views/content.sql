@@ -1,14 +1,24 @@
 -- What recordings hold: how much of them is understood, ranks without a device, copies of memory.
 
 -- One row: the share of the devices' time in kernels that is understood.
---   share: null where no kernel was recorded
+--   share: null where no kernel was recorded; 1 where a GPU works alone: nobody is there to communicate with
 --   unknown_ns: time of the other kernels
 --   unknown_kernels: the longest of them on the rank with most, JSON
 CREATE VIEW coverage AS
-SELECT sum(known_ns)::DOUBLE / nullif(sum(kernel_ns), 0) AS share,
+SELECT CASE WHEN bool_and(launches > 0) AND (SELECT world_size FROM facts) = 1 AND sum(kernel_ns) > 0 THEN 1.0
+  ELSE sum(known_ns)::DOUBLE / nullif(sum(kernel_ns), 0) END AS share,
   least(sum(kernel_ns - known_ns), 9223372036854775807)::BIGINT AS unknown_ns,
   arg_max(unknown_kernels, kernel_ns - known_ns) AS unknown_kernels
 FROM rank_content;
+
+-- What the device computes longest, on the rank that computes most: kernels by name without arguments.
+--   name: of the kernels
+--   share: of that rank's time in kernels
+CREATE VIEW longest_kernel AS
+SELECT kernel.name AS name, kernel.ns / kernel_ns AS share
+FROM (SELECT kernel_ns, unnest(from_json(longest_kernels, '[{"name": "VARCHAR", "ns": "BIGINT"}]')) AS kernel
+  FROM rank_content WHERE kernel_ns > 0 ORDER BY kernel_ns DESC, rank LIMIT 1)
+ORDER BY share DESC;
 
 -- Ranks that recorded nothing of a device (or a few copies alone), nor of a backend that works on the host
 -- beside operators: no ground for shares of a step. Recordings of our own say that they are of a CPU.

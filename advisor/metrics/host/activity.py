@@ -11,25 +11,27 @@ from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.store.events import Events
 from advisor.vocabulary.operations import DATA_LOADING
 
-# Kinds of host activity, the most telling first. Names are those of the CUDA and HIP runtimes,
-# of torch's profiler and of CPython's gc callbacks as profilers record them.
+# Kinds of host activity, the most telling first. Names are those of the CUDA and HIP runtimes, of
+# CUDA's driver API (which JAX, TensorFlow, Julia and OpenACC call: "Memory Management" there), of
+# torch's profiler and of CPython's gc callbacks as profilers record them.
 KINDS: tuple[tuple[str, str], ...] = (
     ("garbage-collection", r"(?i)garbage.?collect|^gc(\.collect|:|$)|gc_callback"),
     ("data-loading", DATA_LOADING),
     # torch/csrc/distributed/c10d/reducer.cpp, behind find_unused_parameters.
     ("unused-parameter-scan", r"search_unused_parameters"),
-    ("allocator", r"^(cuda|hip)(Malloc|Free|MemCreate|MemMap|MallocHost|HostAlloc|FreeHost)\b"
-                  r"|^cuMem(Create|Map|Unmap|Release)"),
+    ("allocator", r"^(cuda|hip)(Malloc(Managed|Pitch|Host)?|Free(Host)?|MemCreate|MemMap)\b"
+                  r"|^cuMem(Create|Map|Unmap|Release|Alloc(Managed|Pitch|Host)?|Free(Host)?)\b"
+                  r"|^(cuda|hip|cuMem)Host(Alloc|Malloc|Free|Register|Unregister)\b"),
     ("synchronisation", r"^(cuda|hip)(Device|Stream|Event)Synchronize|^cu(Ctx|Stream|Event)Synch"
                         r"|^hipMemcpyWithStream$"  # copies, then waits, in one call
                         r"|^aten::(item|_local_scalar_dense|is_nonzero)$"),
-    ("blocking-copy", r"^(cuda|hip)(Memcpy|Memset)$|^(cuda|hip)Memcpy(DtoH|HtoD)$"),
+    ("blocking-copy", r"^(cuda|hip)(Memcpy|Memset)$|^(cu|cuda|hip)Memcpy(DtoH|HtoD)$"),
     # The span from one to the other: what is launched between them runs later.
     ("graph-capture", r"^(cuda|hip)Stream(Begin|End)Capture"),
     # Any other call of the runtime that takes so long (_FIRST_USE).
     ("loading", r"^cu(da)?(Module|Library)(Load|Get)|^hipModuleLoad"),
 )  # fmt: skip
-_FREES = re.compile(r"(cuda|hip)(Free|FreeHost)\b|cuMem(Unmap|Release)")
+_FREES = re.compile(r"(cuda|hip|cuMem)(Host)?Free(Host)?\b|cuMem(Unmap|Release)")
 TELLING = tuple(pattern for _, pattern in KINDS)
 """Names of host events that explain why a device waits."""
 _NUMBER = {name: number for number, (name, _) in enumerate(KINDS)}
@@ -44,7 +46,7 @@ SELECT rank, {_NUMBER["blocking-copy"]}, c.name, c.tid, c.start_ns,
 FROM event c JOIN event d USING (run, rank, correlation)
 WHERE run = $1 AND rank BETWEEN $2 AND $3 AND correlation > 0
   AND c.class = 'runtime' AND c.dur_ns >= 20000
-  AND regexp_matches(c.name, '^(cuda|hip)MemcpyAsync') AND d.class = 'memory'
+  AND regexp_matches(c.name, '^(cu|cuda|hip)Memcpy(HtoD|DtoH)?Async') AND d.class = 'memory'
   AND d.device IS NOT NULL AND d.start_ns + d.dur_ns <= c.start_ns + c.dur_ns
 """
 # torch waits for the stream behind each copy to the device that it was not told to leave alone
@@ -53,7 +55,8 @@ WHERE run = $1 AND rank BETWEEN $2 AND $3 AND correlation > 0
 _UPLOADS = """
 SELECT event_id FROM (
   SELECT rank, event_id, CASE WHEN name = 'hipMemcpyWithStream' THEN correlation
-    WHEN contains(name, 'StreamSynchronize') AND contains(lag(name) OVER own, 'MemcpyAsync')
+    WHEN contains(name, 'StreamSynchronize')
+      AND regexp_matches(lag(name) OVER own, 'Memcpy(HtoD)?Async')
       THEN lag(correlation) OVER own END AS copied
   FROM event WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'runtime' AND device IS NULL
     AND regexp_matches(name, 'StreamSynchronize|Memcpy|Launch')

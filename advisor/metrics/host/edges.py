@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.host.activity import KINDS
+from advisor.metrics.host.activity import KINDS, HostActivity
+from advisor.metrics.host.stretches import enqueued
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.steps.whole import WHOLE_TRACE, main_work
+from advisor.metrics.timeline.intervals import Intervals
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING
 from advisor.store.events import Events
@@ -36,7 +38,9 @@ _SHORTEST_NS = 1_000_000
 _SHARE = 0.02
 
 
-def edge_rows(events: Events, line: Timeline, steps: Steps) -> list[dict[str, Any]]:
+def edge_rows(
+    events: Events, line: Timeline, steps: Steps, activity: HostActivity
+) -> list[dict[str, Any]]:
     """Rows of ``edge_gap`` of one device: stretches of 2 % of the recording or more, and 1 ms."""
     whole = [(s.start, s.end) for s in steps.steps if s.source == WHOLE_TRACE]
     work = next(iter(whole), None) or main_work(line)
@@ -60,8 +64,8 @@ def edge_rows(events: Events, line: Timeline, steps: Steps) -> list[dict[str, An
         if stop - start < max(_SHORTEST_NS, _SHARE * (end - begin)):
             continue
         kind = _kind(events, line.rank, edge, start, stop)
-        if kind == "before-work" and _is_queued(line, start, stop):
-            kind = "queued"
+        if kind == "before-work":
+            kind = _asked(line, start, stop, activity.union("loading"))
         found.append((edge, kind, start, stop))
     if host_end is not None and last > host_end:
         # What is still queued when the last step ends: the profiler waits for it, nobody else does.
@@ -83,12 +87,16 @@ def edge_rows(events: Events, line: Timeline, steps: Steps) -> list[dict[str, An
     ]
 
 
-def _is_queued(line: Timeline, start: int, stop: int) -> bool:
-    """Whether the work that begins at ``stop`` was asked for in the first half of the stretch: the
-    device did what was not recorded, and its host was ahead."""
+def _asked(line: Timeline, start: int, stop: int, loading: Intervals) -> str:
+    """Whether the work that begins at ``stop`` was asked for in the first half of the stretch. Then
+    the device did what was not recorded, and its host was ahead, unless the call that asked loaded
+    for the rest of it."""
     first = int(np.searchsorted(line.start, stop))
-    asked = int(line.launch[first]) if first < len(line) else int(MISSING)
-    return asked != MISSING and 2 * asked <= start + stop
+    asked = line.launch[first : first + 1]
+    if not len(asked) or asked[0] == MISSING or 2 * asked[0] > start + stop:
+        return "before-work"
+    handed = enqueued(asked, line.start[first : first + 1], loading)
+    return "queued" if 2 * handed[0] <= start + stop else "loading"
 
 
 def _kind(events: Events, rank: int, edge: str, start: int, stop: int) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.metrics.host.activity import KINDS, OWN_WORK_NS, HostActivity, largest
 from advisor.metrics.host.lead import PAUSE_NS, Gaps
-from advisor.metrics.host.stretches import WAITS
+from advisor.metrics.host.stretches import WAITS, enqueued
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
@@ -180,7 +180,8 @@ def _before_the_first(
     """What its host does before the device's first work in a step that was recorded alone, unless
     that work was queued, or not recorded, by then: the step is its host's whole span."""
     begin = steps.steps[0].start if len(steps.steps) == 1 else first
-    asked = int(line.launch[line.start.argmin()])
+    at = line.start.argmin()
+    (asked,) = enqueued(line.launch[[at]], line.start[[at]], activity.union("loading")).tolist()
     if first - begin < _SHORTEST_GAP_NS or 2 * asked < begin + first:
         return []
     kind = str(_on_host(activity, np.array([begin]), np.array([first]))[0])

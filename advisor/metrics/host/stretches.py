@@ -46,7 +46,7 @@ def stretches(
     start = line.start[events]
     following = events[np.minimum(np.searchsorted(start, high, side="left"), len(events) - 1)]
     known = line.launch[following] != MISSING
-    launch = _enqueued(line.launch[following], high, activity.union("loading"))
+    launch = enqueued(line.launch[following], high, activity.union("loading"))
     # From a launch to the device on an idle stream; what takes longer waits for something else.
     late = known & (launch > low)
     alone = np.flatnonzero(late)[busy.covered(launch[late], high[late]) == 0]
@@ -83,7 +83,7 @@ def held_compute(
     return Intervals.of(found.low[free], (found.low + found.regained)[free])
 
 
-def _enqueued(launch: Int64s, start: Int64s, loading: Intervals) -> Int64s:
+def enqueued(launch: Int64s, start: Int64s, loading: Intervals) -> Int64s:
     """When the device got each launch: a call that loads the kernel first hands it over last."""
     if not len(loading):
         return launch

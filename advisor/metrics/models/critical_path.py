@@ -22,12 +22,10 @@ from advisor.metrics.models.critical_path_events import Track
 from advisor.metrics.steps.annotated import Step, Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.timeline import COMM, COMPUTE, KINDS, Timeline
+from advisor.metrics.timeline.timeline import COMM, COMPUTE, KINDS, SYNC, Timeline
 from advisor.store.columns import rows
 
 _MOST_SEGMENTS = 50_000
-# A synchronisation that the device records is the host's waiting, not work.
-_SYNC = KINDS.index("sync")
 
 
 class Segment(NamedTuple):
@@ -128,7 +126,7 @@ class _Walker:
         self._con, self._run = con, run
         self.lines, self.occupancy, self.windows = lines, occupancy, windows
         self.busy = {
-            rank: line.spans(*(kind for kind in range(len(KINDS)) if kind != _SYNC))
+            rank: line.spans(*(kind for kind in range(len(KINDS)) if kind != SYNC))
             for rank, line in lines.items()
             if rank in windows
         }
@@ -188,7 +186,7 @@ class _Walker:
         """The device event under way until ``now``: of compute, or the best of the others."""
         if (rank, compute) not in self._tracks:
             line = self.lines[rank]
-            wanted = line.kind == COMPUTE if compute else ~np.isin(line.kind, (COMPUTE, _SYNC))
+            wanted = line.kind == COMPUTE if compute else ~np.isin(line.kind, (COMPUTE, SYNC))
             self._tracks[rank, compute] = Track.of(line, np.flatnonzero(wanted))
         start, kind, event_id, lane = self._tracks[rank, compute].before(now)
         if not compute:  # compute inside it explains more

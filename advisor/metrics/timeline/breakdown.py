@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.metrics.timeline.timeline import COMM, COMPUTE, MEMORY, Timeline
+from advisor.metrics.timeline.timeline import COMM, COMPUTE, MEMORY, SYNC, Timeline
 
 
 class Occupancy(NamedTuple):
@@ -28,7 +28,9 @@ class Occupancy(NamedTuple):
         useful = compute | comm
         memory = line.spans(MEMORY)
         known = useful | memory
-        rest = line.spans(*(k for k in np.unique(line.kind) if k not in (COMPUTE, COMM, MEMORY)))
+        # A record of waiting is no work of the device: what nothing else fills of it is idle.
+        done = (COMPUTE, COMM, MEMORY, SYNC)
+        rest = line.spans(*(k for k in np.unique(line.kind) if k not in done))
         return cls(
             compute=compute,
             comm=comm,

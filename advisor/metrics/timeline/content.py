@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,6 +59,8 @@ _PREFETCHES = r"^FSDP::forward_prefetch for "
 # PyTorch's kernels, and those that Inductor writes (torch/_inductor/codegen/triton.py).
 _OF_TORCH = re.compile(r"\bat::|\bc10::|_ZN2at|at_cuda_detail|\btriton_")
 _MOST_NAMED = 5
+# Of a kernel's name its type, its template's arguments and its own; instances count together.
+_GROUP = re.compile(r"^(?:void )?((?:\(anonymous namespace\)|<unnamed>|[^<(])+)")
 # Matrix products, convolutions and attention, and which of them work on 16 bits or fewer, by their
 # names: cuBLAS (bf16_s16816gemm, h884gemm, hgemm), CUTLASS (cutlass::bfloat16_t), cuBLASLt's nvjet
 # (nvjet_hsh for half, nvjet_tst for bfloat16), rocBLAS (Cijk_..._BBS, HHS).
@@ -166,7 +169,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
     ((torchs,),) = rows(con, "SELECT bool_or(format = 'kineto') FROM source WHERE run = $1", [run])
     found = []
     for rank, ops, runtime, launches, notes, python, spans, graphs, events in kinds:
-        all_ns, known_ns, unknown, by_torch = kernels.get(rank, (0, 0, [], None))
+        all_ns, known_ns, unknown, groups, by_torch = kernels.get(rank, (0, 0, [], Counter(), None))
         found.append(
             {
                 "run": run,
@@ -181,6 +184,9 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
                 "kernel_ns": min(all_ns, INT64_MAX),
                 "known_ns": min(known_ns, INT64_MAX),
                 "unknown_kernels": json.dumps(unknown[:_MOST_NAMED]) if unknown else None,
+                "longest_kernels": json.dumps(
+                    [{"name": name, "ns": ns} for name, ns in groups.most_common(_MOST_NAMED)]
+                ),
                 "narrow_share": narrow.get(rank),
                 "plain_fp32_ns": plain.get(rank, 0),
                 "largest_gradient_bytes": gradients.get(rank),
@@ -210,16 +216,24 @@ def _precisions(con: Any, run: str, *, on_device: bool) -> tuple[dict[int, float
     return shares, plain
 
 
-def _kernels(con: Any, run: str) -> Mapping[int, tuple[int, int, list[dict[str, Any]], bool]]:
-    """rank -> time in kernels, time in those understood (ns), the others by time, and whether one
-    of them is PyTorch's."""
-    result: dict[int, tuple[int, int, list[dict[str, Any]], bool]] = {}
+# Time in kernels, time in those understood (ns), the others by time, time by the names of groups,
+# and whether one of them is PyTorch's.
+_Kernels = tuple[int, int, list[dict[str, Any]], Counter[str], bool | None]
+
+
+def _kernels(con: Any, run: str) -> Mapping[int, _Kernels]:
+    """rank -> its kernels."""
+    result: dict[int, _Kernels] = {}
     for rank, name, calls, ns, known in rows(con, _KERNELS, [run, compute_pattern()]):
-        all_ns, known_ns, unknown, by_torch = result.get(rank, (0, 0, [], False))
+        all_ns, known_ns, unknown, groups, by_torch = result.get(
+            rank, (0, 0, [], Counter[str](), False)
+        )
         if not known:
             unknown.append({"name": str(name)[:200], "calls": calls, "ns": ns})
+        group = _GROUP.match(str(name))
+        groups[(group[1] if group else str(name))[:200]] += ns
         by_torch = by_torch or _OF_TORCH.search(str(name)) is not None
-        result[rank] = (all_ns + ns, known_ns + (ns if known else 0), unknown, by_torch)
+        result[rank] = (all_ns + ns, known_ns + (ns if known else 0), unknown, groups, by_torch)
     return result
 
 

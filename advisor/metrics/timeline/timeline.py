@@ -22,7 +22,7 @@ from advisor.store.events import Events
 from advisor.vocabulary.operations import DATA_LOADING
 
 KINDS = ("compute", "comm", "memory", "sync", "other")
-COMPUTE, COMM, MEMORY = 0, 1, 2
+COMPUTE, COMM, MEMORY, SYNC = range(4)
 
 # Spans that a CPU backend records around its own work, on its own threads.
 BACKEND_SPAN = r"^(gloo|mpi|ucc|xccl|hccl):"

@@ -14,7 +14,8 @@ _BY_ITSELF = {"vLLM": "record-vllm", "SGLang": "record-sglang"}
 def more_steps(sandbox: Sandbox, steps: int = STEPS) -> list[str]:
     """How to record at least ``steps`` steps."""
     if _by_nsys(sandbox):
-        return [say(SENTENCES, "nvtx-steps", {"steps": steps})]
+        is_torch = sandbox.holds("facts", "is_torch", {})
+        return [say(SENTENCES, "nvtx-steps", {"steps": steps, "is_torch": is_torch})]
     if _by_profile(sandbox):
         return [say(SENTENCES, "profile-again", {"steps": steps})]
     if _of_inference(sandbox):

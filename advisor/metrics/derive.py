@@ -19,7 +19,7 @@ from advisor.metrics.collectives.summaries import (
 )
 from advisor.metrics.host.copies import copy_rows
 from advisor.metrics.host.edges import edge_rows
-from advisor.metrics.host.gaps import NAME_PAUSES, NAME_READS, gap_rows, may_be_named
+from advisor.metrics.host.gaps import NAME_AS_ONE, NAME_PAUSES, NAME_READS, gap_rows, may_be_named
 from advisor.metrics.host.lead import host_pace
 from advisor.metrics.host.overlap import overlap_row
 from advisor.metrics.host.queue import queue_row, stream_waits
@@ -200,6 +200,8 @@ def _write_summaries(con: Any, data: RunData) -> None:
     if any(map(may_be_named, rows["host_gap"])):
         for statement in NAME_PAUSES:
             con.execute(statement, {"run": data.run})
+    if any(row["kind"] == "pause" for row in rows["host_gap"]):
+        con.execute(NAME_AS_ONE, {"run": data.run})
     if any(row["kind"] == "synchronisation" for row in rows["host_gap"]):
         con.execute(NAME_READS, {"run": data.run})
     operations = {call.op for calls in data.calls.values() for call in calls}

@@ -270,3 +270,23 @@ def test_a_record_of_waiting_is_no_work_of_the_device(tmp_path: Path) -> None:
     with _loaded(tmp_path, trace) as run:
         (row,) = run.sql("SELECT median(idle_ns) AS ns FROM step_breakdown").to_dict("records")
         assert row["ns"] == pytest.approx(8_000_000, rel=0.05)
+
+
+def test_a_range_in_which_nothing_is_launched_is_other_work(tmp_path: Path) -> None:
+    """Weights of eight layers come one by one, 1 ms each, before three launches: 647 of 679 ms
+    were called late launches, and CUDA graphs advised."""
+    trace = _alone()
+    for begin in _steps(trace, 6, 12_000):
+        for layer in range(8):
+            at = begin + 1_400 * layer
+            trace.host(f"ensure_layer_{layer}_weights", at, 1_000, cat="user_annotation")
+            trace.host(f"layer_{layer}_computation", at + 1_010, 300, cat="user_annotation")
+            for launch in range(3):
+                trace.kernel(GEMM, at + 1_040 + 20 * launch, 8, at + 1_030 + 20 * launch)
+    with _loaded(tmp_path, trace) as run:
+        lost = run.sql("SELECT kind, sum(idle_ns) / 1e6 AS ms FROM host_gap GROUP BY kind")
+        by_kind = dict(zip(lost["kind"], lost["ms"], strict=True))
+        assert by_kind["pause"] > 5 * by_kind.get("launch", 0)
+        verdict = run.report.verdict
+        assert verdict.cause == "pause-in-every-step"
+        assert "in ensure_layer_N_weights" in verdict.title

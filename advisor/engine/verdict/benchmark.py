@@ -21,7 +21,8 @@ WHERE op = $op AND source IS NOT DISTINCT FROM $source AND tool = $tool AND src 
   AND coalesce(busbw_gbps, algbw_gbps) IS NOT NULL AND time_us > 0 AND bytes > 0
 GROUP BY bytes ORDER BY bytes
 """
-_MACHINE = "SELECT 1 FROM topology WHERE kind = 'machine'"
+# A log beside the table may tell of the links itself.
+_MACHINE = "SELECT 1 FROM topology WHERE kind IN ('machine', 'path')"
 _FITS = """
 SELECT op, alpha_ns, beta_ns_per_byte, n_star_bytes FROM alpha_beta
 WHERE origin <> 'trace' AND alpha_ns IS NOT NULL AND n_star_bytes > 0
@@ -42,6 +43,7 @@ class Benchmark(NamedTuple):
     ranks: int | None
     best_gbps: float
     best_bytes: float
+    smallest_bytes: int
     smallest_ns: float
     half_bytes: float | None
     limit_gbps: float | None
@@ -69,6 +71,7 @@ def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
         ranks=first["ranks"],
         best_gbps=max(point["busbw"] for point in points),
         best_bytes=first["best_bytes"],
+        smallest_bytes=points[0]["bytes"],
         smallest_ns=points[0]["time_us"] * 1e3,
         half_bytes=_half_bytes([(point["bytes"], point["busbw"]) for point in points]),
         limit_gbps=None if lacks_ranks else first["limit_gbps"],

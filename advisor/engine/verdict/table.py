@@ -21,6 +21,7 @@ from advisor.engine.verdict.choice import (
     best,
     idles_for,
     inconclusive,
+    mostly,
 )
 from advisor.engine.verdict.facts import LOST, Shares, Situation
 from advisor.engine.verdict.missing_ranks import (
@@ -87,8 +88,13 @@ def _large(it: Situation, shares: Shares) -> Decision | None:
     found = best(it, LARGE)
     if found is None or found.finding is None or found.kind is VerdictKind.SURE:
         return found
-    # What is itself but probable does not stand before what would give more than its high end.
-    return _if_possible(it, shares, found.finding.most_ns()) or found
+    # What is itself but probable does not stand before what would give more than its high end, nor
+    # before a host that is seen to do something else for longer.
+    most_ns = found.finding.most_ns()
+    longer = it.idling.get("idle_ns", 0) > most_ns and not mostly(found.finding, "idle", "queued")
+    return (
+        _if_possible(it, shares, most_ns) or (host_works(it, shares) if longer else None) or found
+    )
 
 
 def _small(it: Situation, shares: Shares) -> Decision | None:

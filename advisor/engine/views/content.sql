@@ -17,8 +17,7 @@ FROM rank_content;
 CREATE VIEW longest_kernel AS
 SELECT kernel.name AS name, kernel.ns / kernel_ns AS share
 FROM (SELECT kernel_ns, unnest(from_json(longest_kernels, '[{"name": "VARCHAR", "ns": "BIGINT"}]')) AS kernel
-  FROM rank_content WHERE kernel_ns > 0 ORDER BY kernel_ns DESC, rank LIMIT 1)
-ORDER BY share DESC;
+  FROM (FROM rank_content WHERE kernel_ns > 0 ORDER BY kernel_ns DESC, rank LIMIT 1));
 
 -- Ranks that recorded nothing of a device (or a few copies alone), nor of a backend that works on the host
 -- beside operators: no ground for shares of a step. Recordings of our own say that they are of a CPU.

@@ -26,16 +26,19 @@ WHERE s.complete AND 2 * w.ns > s.step_ns - f.step_ns;
 --   period: steps from one to the next, where it comes regularly, but not in every step
 --   long_steps: in how many steps it is half of its longest or more
 --   longest_ns: longest single gap
---   name: what its host did in the longest gap
+--   name: what its host did in most of it
 --   worst_step: step of that gap
 --   least_often: low end of the share of steps that have a long gap
 --   often_error: standard error of that share, 0 where they come at a period
 CREATE VIEW rank_gap_kind AS
 WITH used AS (SELECT kind, count(*) AS steps FROM gap_step GROUP BY kind),
 in_step AS (
-  SELECT rank, kind, step, sum(idle_ns) AS idle_ns, count(*) AS gaps, arg_max_null(name, idle_ns) AS name,
-    max(idle_ns) AS longest_ns
+  SELECT rank, kind, step, sum(idle_ns) AS idle_ns, count(*) AS gaps, max(idle_ns) AS longest_ns
   FROM host_gap g SEMI JOIN gap_step USING (kind, step) GROUP BY rank, kind, step),
+doing AS (
+  SELECT rank, kind, arg_max_null(name, ns) AS name FROM (
+    SELECT rank, kind, name, sum(idle_ns) AS ns FROM host_gap SEMI JOIN gap_step USING (kind, step) GROUP BY ALL)
+  GROUP BY rank, kind),
 of_all AS (
   FROM in_step UNION ALL BY NAME SELECT kind, step, max(idle_ns) AS idle_ns FROM in_step GROUP BY kind, step),
 sized AS (SELECT *, 2 * idle_ns >= max(idle_ns) OVER (PARTITION BY rank, kind) AS long FROM of_all),
@@ -51,7 +54,7 @@ summed AS (
     coalesce(sum(idle_ns::DOUBLE ** 2) FILTER (NOT long), 0) AS short_squares,
     -- steps beside each other are one time
     CASE WHEN count(*) FILTER (apart > 1) > 0 AND long_steps < n THEN long_steps / n END AS often,
-    sum(gaps) AS gaps, arg_max_null(name, longest_ns) AS name, max(longest_ns) AS longest_ns,
+    sum(gaps) AS gaps, max(longest_ns) AS longest_ns,
     arg_max(step, longest_ns) AS worst_step
   FROM (SELECT i.*, CASE WHEN steps >= 4 AND count(*) OVER (PARTITION BY i.rank, i.kind) = steps - 1
       THEN steps - 1 ELSE steps END AS over FROM spaced i JOIN used USING (kind))
@@ -60,7 +63,7 @@ summed AS (
 -- missing. What comes every so many steps, three times or more, comes not by chance: only its length
 -- varies, and how many of them the recording happens to hold says nothing. What came at chance, twice or
 -- more, is of Wilson's interval (1927), which is right for few: that of a normal error goes below none.
-SELECT rank, kind, period, long_steps,
+SELECT s.rank, kind, period, long_steps,
   CASE WHEN period IS NULL THEN all_ns / n ELSE each_ns / period + short_ns / n END AS idle_ns,
   gaps / n AS gaps,
   (often + 1.92 / n - 1.96 * sqrt((often * (1 - often) + 0.96 / n) / n)) / (1 + 3.84 / n) AS least_often,
@@ -68,7 +71,7 @@ SELECT rank, kind, period, long_steps,
   least(sqrt(greatest(0, squares / n - (all_ns / n) ** 2) / n), sqrt((often_error * each_ns) ** 2
     + coalesce(1 / period, often) ** 2 * each_var / long_steps + short_squares / n ** 2)) AS error_ns,
   name, longest_ns, worst_step
-FROM summed;
+FROM summed s LEFT JOIN doing d USING (rank, kind);
 
 -- Device time lost to the host per step, by kind: median over ranks (of two the lesser).
 --   worst_step: step of the longest gap
@@ -90,7 +93,7 @@ SELECT kind,
   arg_max(rank, idle_ns) AS worst_rank,     -- that rank
   arg_max_null(period, idle_ns) AS every,
   arg_max(error_ns, idle_ns) AS most_error_ns, -- standard error over steps of its mean
-  arg_max_null(name, idle_ns) AS name,           -- what its host did in the longest gap
+  arg_max_null(name, idle_ns) AS name,           -- what its host did in most of it
   arg_max(worst_step, longest_ns) AS worst_step,
   max(longest_ns) AS longest_ns,            -- longest single gap
   median(gaps) AS gaps,                     -- per step

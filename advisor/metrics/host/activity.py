@@ -38,6 +38,9 @@ _NUMBER = {name: number for number, (name, _) in enumerate(KINDS)}
 OWN_WORK = len(KINDS)
 """The kind of every other span of the host, from this long on."""
 OWN_WORK_NS = 5_000_000
+QUIET = OWN_WORK + 1
+"""The kind of a range that a program names, in which none of its threads asks the device for work:
+the host does something else in it, however short it is."""
 # Copies that are asynchronous by name and returned only once the device had done them: to and from
 # pageable memory.
 _WAITING_COPIES = f"""
@@ -73,6 +76,20 @@ WHERE run = $1 AND rank BETWEEN $2 AND $3
   AND class = 'runtime' AND device IS NULL AND dur_ns >= 2000000
   AND NOT regexp_matches(name, '{"|".join(p for n, p in KINDS if n != "loading")}|Memcpy|Wait')
 """
+_QUIET_RANGES = f"""
+SELECT r.rank, {QUIET}, r.name, r.tid, r.start_ns, r.end_ns, r.event_id
+FROM (
+  SELECT rank, name, tid, start_ns, start_ns + dur_ns AS end_ns, event_id
+  FROM event JOIN told USING (name)
+  WHERE run = $1 AND rank BETWEEN $2 AND $3 AND kind IS NULL AND class = 'annotation'
+    AND device IS NULL AND dur_ns >= 200000 AND NOT starts_with(name, 'ProfilerStep#')) r
+ASOF LEFT JOIN (
+  SELECT rank, start_ns FROM event
+  WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'runtime' AND device IS NULL
+    AND regexp_matches(name, 'Launch|Memcpy|Memset')) asked
+  ON asked.rank = r.rank AND r.start_ns <= asked.start_ns
+WHERE coalesce(asked.start_ns >= r.end_ns, true)
+"""
 _CAPTURES = f"""
 SELECT rank, {_NUMBER["graph-capture"]}, b.name, b.tid, b.start_ns, min(e.start_ns + e.dur_ns),
   b.event_id
@@ -86,7 +103,7 @@ GROUP BY ALL
 
 class HostActivity(NamedTuple):
     """Host spans that explain why a device waits; sorted by start. ``kind`` indexes KINDS, or is
-    OWN_WORK."""
+    OWN_WORK or QUIET."""
 
     kind: Int64s
     thread: Int64s
@@ -143,6 +160,7 @@ def host_activity(events: Events, rank: int) -> HostActivity:
               AND NOT starts_with(name, 'ProfilerStep#'))
         UNION ALL {_WAITING_COPIES}
         UNION ALL {_FIRST_USE}
+        UNION ALL {_QUIET_RANGES}
         UNION ALL {_CAPTURES}
         ORDER BY rank, start_ns, event_id
         """,

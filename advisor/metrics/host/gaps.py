@@ -72,6 +72,15 @@ it beyond its ends, the outermost Python function where the recording has stacks
 or range that takes longest, else what is built into Python (a sleep, a read); else by the innermost
 Python function around it, of a thread that calls the runtime."""
 
+_NUMBERS = r"regexp_replace(name, '\d+', 'N', 'g')"
+NAME_AS_ONE = f"""
+UPDATE host_gap SET name = {_NUMBERS}
+WHERE run = $run AND kind = 'pause' AND (rank, {_NUMBERS}) IN (
+  SELECT (rank, {_NUMBERS}) FROM host_gap WHERE run = $run AND kind = 'pause'
+  GROUP BY ALL HAVING count(DISTINCT name) > 1)
+"""
+"""What a program numbers, such as its layers or steps, is one thing that its host does."""
+
 
 def may_be_named(gap: Mapping[str, Any]) -> bool:
     """Whether ``NAME_PAUSES`` could say more of this row of ``host_gap``."""

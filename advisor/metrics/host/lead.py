@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.host.activity import KINDS, OWN_WORK, HostActivity
+from advisor.metrics.host.activity import KINDS, OWN_WORK, QUIET, HostActivity
 from advisor.metrics.host.stretches import WAITS, stretches
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
@@ -95,7 +95,7 @@ def device_gaps(
     kinds[late] = "launch"
     kinds[late & (until - low >= PAUSE_NS)] = "pause"
     span = np.full(len(low), -1, dtype=np.int64)
-    by_wait = 2 * found.regained >= np.maximum(high - low, 1)
+    by_wait = (len(waits) > 0) & (2 * found.regained >= np.maximum(high - low, 1))
     needless = np.zeros(len(low), dtype=bool)
     if len(waits):
         before = np.searchsorted(activity.end[waits], launch, side="right") - 1
@@ -106,9 +106,9 @@ def device_gaps(
         kinds = np.where(by_wait, np.where(of_barrier, BARRIER, names), kinds)
         needless = by_wait & of_barrier
         span = np.where(by_wait, last, span)
-        rows, place = _own_work(line, activity, low, high)
-        rows, place = rows[by_wait[place]], place[by_wait[place]]
-        kinds[place], span[place] = "pause", rows
+    rows, place = _own_work(line, activity, low, high)
+    own = by_wait[place] | (kinds[place] == "launch") & (activity.kind[rows] == QUIET)
+    kinds[place[own]], span[place[own]] = "pause", rows[own]
     # What the host did in the stretch comes first; what it waited for before is behind the rest.
     named, told = dict[str, Intervals](), Intervals.empty()
     for kind in _NAMED:
@@ -203,7 +203,7 @@ def _own_work(
     """Rows of the activity that are mostly one stretch and fill most of it, and the stretches: what
     a script names itself, such as saving a checkpoint. The one nearest to each comes last."""
     rows = np.flatnonzero(
-        (activity.kind == OWN_WORK) & np.isin(activity.thread, np.unique(line.thread))
+        (activity.kind >= OWN_WORK) & np.isin(activity.thread, np.unique(line.thread))
     )
     start, end = activity.start[rows], activity.end[rows]
     place = np.maximum(np.searchsorted(low, (start + end) // 2, side="right") - 1, 0)

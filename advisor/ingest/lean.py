@@ -30,8 +30,9 @@ _NAMES = (
 )
 
 # Device events, annotations and collectives; what tells of a collective; calls that launched a
-# device event; names that explain a phase or a pause; the operators that are the work where there
-# is no device, and each thread's last one, which tells how far its recording goes.
+# device event, operators that launched a kernel; names that explain a phase or a pause; the
+# operators that are the work where there is no device, and each thread's last one, which tells how
+# far its recording goes.
 _LEAN = f"""
 SELECT e.* FROM event e
 LEFT JOIN (SELECT DISTINCT rank, event_id, true AS kept FROM comm_event WHERE run = $run) c
@@ -43,6 +44,9 @@ LEFT JOIN (SELECT name, true AS kept FROM (SELECT DISTINCT name FROM event WHERE
     WHERE {" OR ".join(_NAMES)}) n ON n.name = e.name
 LEFT JOIN (SELECT *, true AS kept FROM lean_work) w
   ON w.rank = e.rank AND w.event_id = e.event_id
+LEFT JOIN (SELECT DISTINCT rank, external_id, true AS kept FROM event
+    WHERE run = $run AND class = 'compute' AND device IS NOT NULL AND external_id > 0) o
+  ON o.rank = e.rank AND o.external_id = e.external_id AND e.class = 'cpu_op'
 LEFT JOIN (SELECT l.rank, arg_max(event_id, start_ns) AS event_id, true AS kept
     FROM event l JOIN rank r ON r.run = l.run AND r.rank = l.rank
     WHERE l.run = $run AND r.timeline = 'host' AND l.class = 'cpu_op' GROUP BY l.rank, l.tid) t
@@ -50,7 +54,7 @@ LEFT JOIN (SELECT l.rank, arg_max(event_id, start_ns) AS event_id, true AS kept
 WHERE e.run IS DISTINCT FROM $run OR e.device IS NOT NULL
   OR e.class NOT IN ('cpu_op', 'runtime', 'python')
   OR e.class = 'cpu_op' AND e.dur_ns >= {OWN_WORK_NS}
-  OR coalesce(c.kept, d.kept, n.kept, w.kept, t.kept, false)
+  OR coalesce(c.kept, d.kept, n.kept, w.kept, t.kept, o.kept, false)
 """
 
 

@@ -26,6 +26,7 @@ write.py and the rooms make the tables. A room imports only those below it (pypr
 | pipeline_stage | models/pipeline | sends and receives |
 | host_gap | host/activity | gaps of the device, host spans |
 | critical_path | models/critical_path, host/threads | calls, hosts that launched late |
+| avoidable_compute | host/avoidable | kernels in the order of their launches, operators |
 | overlap_slowdown | host/overlap | kernels beside communication and alone |
 """
 

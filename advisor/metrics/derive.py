@@ -17,6 +17,7 @@ from advisor.metrics.collectives.summaries import (
     PARAMETER_COPIES,
     TRAFFIC,
 )
+from advisor.metrics.host.avoidable import avoidable_rows
 from advisor.metrics.host.copies import copy_rows
 from advisor.metrics.host.edges import edge_rows
 from advisor.metrics.host.gaps import NAME_AS_ONE, NAME_PAUSES, NAME_READS, gap_rows, may_be_named
@@ -192,6 +193,9 @@ def _write_summaries(con: Any, data: RunData) -> None:
         rows["edge_gap"] += edge_rows(data.events, one.line, one.steps, one.activity)
         slowdown = overlap_row(data.events, one.line, one.occupancy, own, one.steps)
         rows["overlap_slowdown"] += [slowdown] if slowdown is not None else []
+        rows["avoidable_compute"] += avoidable_rows(
+            data.events, one.line, one.spans, one.steps, one.activity_step
+        )
         queue = queue_row(data.run, one.line, stream_waits(data.events, rank))
         rows["device_queue"] += [queue] if queue is not None else []
         rows["gradient_sync"] += sync_rows(data.run, rank, own, one.spans, spans)

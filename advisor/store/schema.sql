@@ -488,6 +488,18 @@ CREATE TABLE overlap_slowdown (
   compared_ns_per_step BIGINT NOT NULL  -- and to the kinds seen both ways
 );
 
+-- Compute that a setting or another kernel spares, per step: mean over used steps.
+CREATE TABLE avoidable_compute (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  kind VARCHAR NOT NULL,            -- 'recomputed' (forward kernels again, in the backward pass) 'scores' (of attention, written and read) 'updates' (parameter by parameter)
+  kernels INTEGER NOT NULL,         -- how many
+  ns BIGINT NOT NULL,               -- time that is spared
+  rest_ns BIGINT,                   -- of scores: in the products beside them; of updates: what fused ones take too
+  operator VARCHAR,                 -- the operator that launches most of them
+  checkpoint BOOLEAN                -- whether ranges of torch.utils.checkpoint were recorded
+);
+
 -- Whether streams share one queue to the device: in which order launched work started.
 CREATE TABLE device_queue (
   run VARCHAR NOT NULL,             -- run

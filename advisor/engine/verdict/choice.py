@@ -11,8 +11,8 @@ from advisor.findings import WARNING_SHARE, Finding, Severity, VerdictKind
 LARGE = WARNING_SHARE  # expected
 SMALL = 0.01  # below, nobody's afternoon
 LEAST_KNOWN = 0.8  # of the device's busy time: below, no cause is sure
-# Without a gain: what compute itself could do faster, and what comes once in a recording.
-UNCOUNTED = frozenset({"plain-fp32-matmul", "all-ranks-pause"})
+# Without a gain that is sure: what compute buys memory with, and what comes once in a recording.
+UNCOUNTED = frozenset({"activation-recompute", "all-ranks-pause"})
 # Waiting or exposed time itself, with nobody behind it: a loss, not a cause.
 NOBODYS = frozenset({"jitter", "exposed-communication"})
 

@@ -99,7 +99,9 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
             return [*ask, say(STEPS, "with-traces", {})]
         case "healthy":
             look = look_at(it)
-            return [*_tries(it), *(look.fix[:1] if look is not None else [])]
+            if look is None or look in options(it)[:2]:
+                return _tries(it)
+            return [*_tries(it), *look.fix[:1]]
     return _tries(it)
 
 
@@ -172,7 +174,7 @@ def options(it: Situation) -> Sequence[Finding]:
 def look_at(it: Situation) -> Finding | None:
     """What may cost much, how much no recording tells."""
     uncounted = (item for item in it.findings if item.rule in UNCOUNTED)
-    return next((item for item in uncounted if item.savings_ns is None), None)
+    return next((item for item in uncounted if item.savings_ns is None or item.is_option()), None)
 
 
 def waits_in_turn(it: Situation) -> Finding | None:

@@ -58,3 +58,14 @@ SELECT direction, median(copies) AS copies, median(tiny) AS tiny, median(bytes):
   median(edge_ns)::BIGINT AS edge_ns, arg_max(launched_by, bytes) AS launched_by, arg_max(memory, bytes) AS memory, list(rank ORDER BY rank) AS ranks,
   (SELECT median(compute_ns + exposed_comm_ns)::BIGINT FROM rank_step) AS useful_ns
 FROM per GROUP BY direction;
+
+-- Compute that a setting or another kernel spares, per step: medians over the ranks that do it.
+--   kind: as in avoidable_compute
+--   ranks: that do it
+--   bare_share: of compute, what hides no communication: only this surely shortens the step
+CREATE VIEW avoidable AS
+SELECT kind, median(kernels) AS kernels, median(ns)::BIGINT AS ns, median(rest_ns)::BIGINT AS rest_ns,
+  mode(operator) AS operator, bool_or(checkpoint) AS checkpoint, list(rank ORDER BY rank) AS ranks,
+  (SELECT 1 - coalesce(least(1, median(hidden_comm_ns::DOUBLE / nullif(compute_ns, 0))), 0)
+    FROM rank_step) AS bare_share
+FROM avoidable_compute GROUP BY kind;

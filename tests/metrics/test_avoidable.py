@@ -1,0 +1,111 @@
+"""Compute that a setting or another kernel spares, and work that looks like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real2.test_generated import GEMM, Trace, _loaded, _steps
+
+SOFTMAX = "void (anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float>"
+LAYER = [("aten::native_layer_norm", "layer_norm_kernel", 20), ("aten::mm", GEMM, 300),
+         ("aten::_flash_attention_forward", "flash_fwd_kernel", 100), ("aten::mm", GEMM, 200),
+         ("aten::gelu", "GeluCUDAKernelImpl", 30)]  # fmt: skip
+GRADIENTS = [("aten::gelu_backward", "GeluBackwardCUDAKernelImpl", 40), ("aten::mm", GEMM, 200),
+             ("aten::mm", GEMM, 200), ("aten::_flash_attention_backward", "flash_bwd_kernel", 200),
+             ("aten::native_layer_norm_backward", "layer_norm_grad", 30)]  # fmt: skip
+EAGER = [("aten::bmm", GEMM, 100), ("aten::mul", "MulFunctor", 80), ("aten::_softmax", SOFTMAX, 80),
+         ("aten::bmm", GEMM, 100)]  # fmt: skip
+
+
+class _Model(Trace):
+    """Operators that launch a kernel each, one after another."""
+
+    now = 0.0
+
+    def run(self, operators: list[tuple[str, str, float]], node: str | None = None) -> None:
+        """The operators, on autograd's thread and inside one of its ``node``."""
+        begin, first = self.now, len(self.events)
+        for name, kernel, length in operators:
+            self.host(name, self.now, 8, **{"External id": len(self.events)})
+            link = self.events[-1]["args"]["External id"]
+            self.kernel(kernel, self.now + 10, length, self.now + 2)
+            self.events[-1]["args"]["External id"] = link
+            self.now += length + 10
+        if node is not None:
+            name = f"autograd::engine::evaluate_function: {node}"
+            self.host(name, begin, self.now - begin)
+            for event in self.events[first:]:
+                event["tid"] = 200 if event["tid"] == 100 else event["tid"]
+
+
+def _rows(folder: Path, step: Any) -> list[dict[str, Any]]:
+    trace = _Model()
+    for begin in _steps(trace, 4, 60_000):
+        trace.now = begin + 10
+        step(trace)
+    with _loaded(folder, trace) as run:
+        found = run.sql("SELECT kind, kernels, ns, rest_ns FROM avoidable_compute ORDER BY kind")
+        rows: list[dict[str, Any]] = found.to_dict("records")
+        return rows
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_forward_kernels_inside_the_backward_pass_are_recomputed(
+    tmp_path: Path, again: bool
+) -> None:
+    """A layer takes 650 µs; its gradients have products of the same name."""
+
+    def step(trace: _Model) -> None:
+        for _ in range(3):
+            trace.run(LAYER)
+        for _ in range(3):
+            trace.run((LAYER if again else []) + GRADIENTS, "GeluBackward0")
+
+    (*found,) = _rows(tmp_path, step)
+    expected = {"kind": "recomputed", "kernels": 15, "ns": 3 * 650_000}
+    assert [{k: row[k] for k in expected} for row in found] == ([expected] if again else [])
+
+
+def test_kernels_between_the_products_of_attention_are_its_scores(tmp_path: Path) -> None:
+    """Two kernels of 80 µs between two products, four times."""
+    (found,) = _rows(tmp_path, lambda trace: [trace.run(EAGER) for _ in range(4)])
+    assert found == {"kind": "scores", "kernels": 8, "ns": 640_000, "rest_ns": 800_000}
+
+
+@pytest.mark.parametrize(
+    "operators",
+    [
+        [*LAYER, ("aten::_log_softmax", SOFTMAX, 80), *LAYER],  # the loss
+        [
+            ("aten::mm", GEMM, 50),
+            ("aten::_softmax", SOFTMAX, 5),
+            ("aten::mm", GEMM, 50),
+        ],  # a router
+    ],
+)
+def test_other_softmaxes_are_no_attention(
+    tmp_path: Path, operators: list[tuple[str, str, float]]
+) -> None:
+    assert _rows(tmp_path, lambda trace: [trace.run(operators) for _ in range(4)]) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "count"),
+    [
+        (("aten::mul_", "aten::add_"), 300),
+        (("aten::mul", "aten::add"), 0),  # of a model's forward pass
+        (("aten::mul_", "aten::mm"), 0),  # with work between them
+    ],
+)
+def test_operators_in_place_over_many_parameters(
+    tmp_path: Path, names: tuple[str, ...], count: int
+) -> None:
+    """Each kernel takes 2 µs, and 10 µs later the next one starts."""
+    loop = [(name, name, 2.0) for _ in range(150) for name in names]
+    found = _rows(tmp_path, lambda trace: trace.run(loop))
+    assert [row["kernels"] for row in found] == ([count] if count else [])
+    if count:
+        assert found[0]["ns"] == pytest.approx(count * 2_000 + count * 10_000, rel=0.02)

@@ -151,10 +151,13 @@ def _early_syncs(con: Any, run: str, least_ns: float) -> list[tuple[list[str], f
 
 
 def _narrow(con: Any, run: str, steps: Sequence[Program], least_ns: float) -> Iterator[Row]:
-    """Gradients, and what experts exchange, that travel in 32 bits, sent in 16."""
+    """Gradients, parameters, and what experts exchange, that travel in 32 bits, sent in 16."""
     wide_calls = (
         "dtype IN ('float32', 'float') AND (op = 'all_to_all' OR call_id IN "
-        "(SELECT call_id FROM param_bucket b WHERE b.run = collective.run))"
+        "(SELECT call_id FROM param_bucket b WHERE b.run = collective.run) "
+        f"OR op = 'all_gather' AND bytes >= {_LEAST_PARAMETERS} AND process_group IN ("
+        "SELECT process_group FROM collective s SEMI JOIN param_bucket USING (run, rank, call_id) "
+        "WHERE s.run = collective.run AND s.op = 'reduce_scatter'))"
     )
     wide = con.execute(
         f"SELECT op, process_group FROM collective WHERE run = ? AND {wide_calls} GROUP BY ALL "
@@ -195,6 +198,8 @@ def _coarser(steps: Sequence[Program]) -> Iterator[Row]:
 
 
 _SHARDED = (GATHER, SCATTER)
+# Statistics of a layer (SyncBatchNorm) are smaller, those of a layer's parameters are not.
+_LEAST_PARAMETERS = 1_000_000
 # From here on latency is more of a call than the tenth that bandwidth-bound calls have.
 _LATENCY_SHARE = 0.1
 

@@ -168,6 +168,19 @@ def test_without_a_mark_of_forward_a_gather_of_as_many_is_of_the_update_before_i
     assert all(gradient.is_gradient for gradient in gradients)
 
 
+def test_gathers_all_along_the_forward_pass_are_of_its_layers() -> None:
+    """As many elements as are reduced, and operators of the forward pass between them."""
+    starts = range(0, 120, 40)
+    marks = spans(
+        *(m for n in starts for m in ((NODE, 2, n + 10, n + 20), (STEP, 1, n + 30, n + 35)))
+    )
+    ran = np.array([n + at for n in starts for at in (3, 4, 6, 7)], dtype=np.int64)
+    gathers = [sized("all_gather", n + at, 1 << 19) for n in starts for at in (2, 5, 8)]
+    gradients = [sized("all_reduce", n + 25, 3 << 19) for n in starts]
+    set_phases([*gathers, *gradients], replace(marks, operators=ran))
+    assert {gather.phase for gather in gathers} == {"forward"}
+
+
 def test_a_group_that_scatters_activations_in_forward_reduces_no_gradients_in_backward() -> None:
     # GIVEN sequence parallelism in group 1 beside sharded parameters in group 2
     node = "autograd::engine::evaluate_function: torch::autograd::CppNode"

@@ -154,6 +154,8 @@ class _Around(NamedTuple):
     last: dict[str, Int64s]
     next: dict[str, Int64s]
     forward_is_marked: bool
+    early: Any
+    """Whether most operators of the forward pass come after it; true where none were recorded."""
 
     @classmethod
     def of(cls, spans: Spans, times: Int64s) -> _Around:
@@ -170,7 +172,11 @@ class _Around(NamedTuple):
             place = np.searchsorted(found.start, times, side="right")
             last[kind] = np.append(never.min, found.start)[place]
             following[kind] = np.append(found.start, never.max)[place]
-        return cls(last, following, bool(len(marks["marked forward"].start)))
+        ran, updated, ends = (
+            np.searchsorted(spans.operators, at) for at in (times, last["step"], following["node"])
+        )
+        early = 2 * (ran - updated) <= ends - updated
+        return cls(last, following, bool(len(marks["marked forward"].start)), early)
 
     def behind_backward(self) -> Any:
         """Whether a backward pass ran last and the optimizer's step runs next: what a script
@@ -187,10 +193,11 @@ class _Around(NamedTuple):
     def behind_update(self) -> Any:
         """Whether it is between an optimizer's step and a marked forward pass, or the next backward
         pass: there a group that reduces gradients gathers the parameters that it updated. Without
-        a mark a recording, too, begins behind an update."""
+        a mark a recording, too, begins behind an update; gathers all along the forward pass are of
+        its layers."""
         last = self.last
         if not self.forward_is_marked:
-            return last["step"] >= last["node"]
+            return (last["step"] >= last["node"]) & self.early
         return last["step"] > np.maximum(last["node"], last["marked forward"])
 
 

@@ -181,6 +181,20 @@ def test_gathers_all_along_the_forward_pass_are_of_its_layers() -> None:
     assert {gather.phase for gather in gathers} == {"forward"}
 
 
+def test_parameters_gathered_where_the_last_of_two_passes_reduces() -> None:
+    """Megatron's distributed optimizer: its gather follows the step, the last one too."""
+    starts = range(0, 120, 40)
+    marks = spans(
+        *(m for n in starts for m in ((NODE, 2, n + 5, n + 8), (NODE, 2, n + 10, n + 20))),
+        *((STEP, 1, n + 30, n + 35) for n in starts),
+    )
+    ran = np.array([n + at for n in starts for at in (3, 4, 9)], dtype=np.int64)
+    gathers = [sized("all_gather", n + 37, 1 << 20) for n in starts]
+    gradients = [sized("all_reduce", n + 25, 1 << 20) for n in starts]
+    set_phases([*gathers, *gradients], replace(marks, operators=ran))
+    assert {gather.phase for gather in gathers} == {"optimizer"}
+
+
 def test_a_group_that_scatters_activations_in_forward_reduces_no_gradients_in_backward() -> None:
     # GIVEN sequence parallelism in group 1 beside sharded parameters in group 2
     node = "autograd::engine::evaluate_function: torch::autograd::CppNode"

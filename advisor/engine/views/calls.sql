@@ -98,6 +98,8 @@ SELECT g.process_group, g.op, any_value(coalesce(g.wire_op, g.op)) AS wire_op,
   median(g.bytes) AS median_bytes,                                   -- of a call
   sum(g.exposed_transfer_ns)::DOUBLE / count(DISTINCT (g.rank, g.step)) AS exposed_ns,
   bool_and(g.op = 'all_reduce' AND g.phase IS DISTINCT FROM 'backward') AS by_hand, -- after backward
+  by_hand OR bool_and(g.op = 'reduce_scatter' AND coalesce(g.phase, '') = 'other')
+    AS after_backward, -- by hand, or by an optimizer that shards its state
   list(DISTINCT g.rank ORDER BY g.rank) AS ranks,
   arg_max(g.call_id, g.exposed_transfer_ns) AS worst_call,
   greatest(1, count(DISTINCT (g.rank, g.step, b.backward_pass)) FILTER (b.backward_pass IS NOT NULL)
@@ -277,6 +279,13 @@ SELECT coalesce(process_group, '') AS name -- of the process group
 FROM call WHERE op IN ('all_gather', 'reduce_scatter')
   AND coalesce(process_group, '') NOT IN (SELECT coalesce(process_group, '') FROM activation_group)
 GROUP BY name HAVING count(DISTINCT op) = 2;
+
+-- One row: whether groups carry the names that Megatron-LM gives them (megatron/core/parallel_state.py). Its
+-- distributed optimizer shards the optimizer's state alone.
+--   is_megatron: of any group
+CREATE VIEW megatron AS
+SELECT coalesce(bool_or(regexp_matches(description, '^[A-Z_]+_PARALLEL_GROUP')), false) AS is_megatron
+FROM process_group;
 
 -- One row: what wraps the model, as far as calls show. FSDP2 alone names its units.
 --   sharded: gradients are reduced and scattered: FSDP, ZeRO

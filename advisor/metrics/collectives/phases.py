@@ -83,7 +83,7 @@ def _set_handed_out(
     calls: Sequence[Call], behind: Sequence[Call], passes: int, *, marked: bool
 ) -> None:
     """Gathers behind an update that hand out what was updated: about as many elements as a group
-    reduced in one of ``passes`` backward passes. Fewer are activations or metrics.
+    reduced in one of ``passes`` backward passes, or in all. Fewer are activations or metrics.
 
     Unless the forward pass is ``marked``, they may lie in it: then as many, but for what pads them.
     """
@@ -96,8 +96,9 @@ def _set_handed_out(
     for call in behind:
         if call.group not in reduced:
             continue
-        share = passes * handed[call.group] / max(reduced[call.group], 1)
-        if share >= 0.5 and (marked or abs(share - 1) <= _AS_MANY):
+        share = handed[call.group] / max(reduced[call.group], 1)
+        as_many = any(abs(passes_in * share - 1) <= _AS_MANY for passes_in in (1, passes))
+        if passes * share >= 0.5 and (marked or as_many):
             call.phase = "optimizer"
 
 
@@ -175,7 +176,8 @@ class _Around(NamedTuple):
         ran, updated, ends = (
             np.searchsorted(spans.operators, at) for at in (times, last["step"], following["node"])
         )
-        early = 2 * (ran - updated) <= ends - updated
+        ends_here = following["node"] == never.max
+        early = ends_here | (2 * (ran - updated) <= ends - updated)
         return cls(last, following, bool(len(marks["marked forward"].start)), early)
 
     def behind_backward(self) -> Any:

@@ -203,7 +203,8 @@ FROM (SELECT rank, stream, call_id, start_ns, start_ns - max(end_ns) OVER (PARTI
   FROM call WHERE stream IS NOT NULL AND (SELECT timeline FROM facts) = 'device');
 
 -- Parameter gathers (FSDP, ZeRO-3) per rank and step: exposed part, and the time between gathers.
--- What an optimizer gathers (ZeRO-1, Shampoo) is not for the next layer to compute.
+-- What an optimizer gathers (ZeRO-1, Shampoo) is not for the next layer to compute, nor does a group that
+-- sums gradients whole shard parameters (SyncBatchNorm gathers statistics).
 -- No rows without call WHERE op = 'all_gather'.
 --   worst_call: call_id of the call with the most exposed transfer
 --   first_call: call_id of a step's first gather
@@ -217,6 +218,8 @@ WITH ordered AS (
   FROM call LEFT JOIN stream_stood USING (rank, call_id)
   WHERE (op, process_group) IN (SELECT (op, process_group) FROM overlappable)
     AND op = 'all_gather' AND coalesce(phase, '') NOT IN ('optimizer', 'other')
+    AND coalesce(process_group, '') NOT IN (
+      SELECT coalesce(process_group, '') FROM gradient_call WHERE op = 'all_reduce')
   WINDOW w AS (PARTITION BY rank, step, process_group ORDER BY start_ns)
 ), per AS (
   SELECT rank, step, process_group, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns,

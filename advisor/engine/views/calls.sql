@@ -218,8 +218,8 @@ WITH ordered AS (
   FROM call LEFT JOIN stream_stood USING (rank, call_id)
   WHERE (op, process_group) IN (SELECT (op, process_group) FROM overlappable)
     AND op = 'all_gather' AND coalesce(phase, '') NOT IN ('optimizer', 'other')
-    AND coalesce(process_group, '') NOT IN (
-      SELECT coalesce(process_group, '') FROM gradient_call WHERE op = 'all_reduce')
+    AND coalesce(process_group, '') NOT IN (SELECT coalesce(process_group, '') AS name FROM gradient_call
+      GROUP BY name HAVING bool_and(op = 'all_reduce'))
   WINDOW w AS (PARTITION BY rank, step, process_group ORDER BY start_ns)
 ), per AS (
   SELECT rank, step, process_group, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns,

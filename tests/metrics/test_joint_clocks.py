@@ -32,9 +32,11 @@ def infos(count: int, per_host: int, *, named: bool = True) -> dict[int, RankInf
     }
 
 
-def pipeline(offset_ns: int, *, collectives: bool = True) -> list[dict[int, Call]]:
+def pipeline(
+    offset_ns: int, *, collectives: bool = True, drift_ppm: int = 0
+) -> list[dict[int, Call]]:
     """Two stages of two ranks on two hosts: messages both ways between the hosts, and all-reduces
-    inside them; the second host's clock is ahead by ``offset_ns``."""
+    inside them; the second host's clock is ahead by ``offset_ns``, and gains ``drift_ppm``."""
     chance = np.random.default_rng(3)
     columns = []
     number = 0
@@ -45,7 +47,7 @@ def pipeline(offset_ns: int, *, collectives: bool = True) -> list[dict[int, Call
             done = max(came.values()) + 2 * MS
             column = {}
             for rank, op, peer in ((source, "send", target), (target, "recv", source)):
-                ahead = offset_ns if rank > 1 else 0
+                ahead = offset_ns + begin * drift_ppm // 1_000_000 if rank > 1 else 0
                 end = done + (15_000 if op == "recv" else 0) + int(chance.uniform(0, 5_000))
                 column[rank] = Call(rank, op, came[rank] + ahead, end + ahead, number, peer=peer)
                 number += 1
@@ -72,6 +74,13 @@ def test_messages_join_hosts_whose_collectives_stay_inside(offset_ns: int) -> No
     assert found[2].offset_ns == found[3].offset_ns
     assert found[2].offset_ns == pytest.approx(-offset_ns, abs=60_000)
     assert found[0].offset_ns == found[1].offset_ns == 0
+
+
+def test_messages_tell_a_clock_that_gains_more_than_they_take() -> None:
+    """GIVEN messages of 15 us, and a clock that gains 110 us meanwhile THEN it is known as well."""
+    clock = joint_clocks(pipeline(15 * MS, drift_ppm=100), infos(4, 2))[3]
+    assert clock.offset_ns == pytest.approx(-15 * MS - 55_000, abs=30_000)
+    assert 10_000 < clock.residual_ns < 110_000
 
 
 def test_messages_one_way_leave_a_possible_clock_alone() -> None:

@@ -18,6 +18,16 @@ def test_hosts_without_a_name_are_named_by_their_ranks() -> None:
     assert Name({**unnamed, 0: "a", 1: "b"}, {}).hosts([0, 1]) == "hosts a, b"
 
 
+def test_messages_go_one_way() -> None:
+    """GIVEN host b that sends slowly THEN what it receives is no call over the slow place, in which
+    neither its bandwidth nor its excess may be taken."""
+    home = {rank: "ab"[rank // 2] for rank in range(4)}
+    culprit = _culprit(home, Location("host", inside=False, ranks=(2, 3), direction="send"))
+    assert culprit.used_by((2, 0), message=True)
+    assert not culprit.used_by((0, 2), message=True)
+    assert culprit.used_by((0, 2))  # a ring of both goes both ways
+
+
 def test_the_nic_that_is_slow_with_or_without_its_neighbour_is_named() -> None:
     """GIVEN rank 2's NIC or the switch of ranks 2 and 3 THEN rank 3 is not accused beside it."""
     home = {rank: f"node{rank}" for rank in range(4)}

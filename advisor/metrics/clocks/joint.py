@@ -119,10 +119,8 @@ def _pairs(
         if first.op in POINT_TO_POINT:
             ((other, theirs),) = others
             pair = found[one, other]
-            if base[0].op == "send":
-                pair.least.append(base[0].end - theirs[0].end)
-            else:
-                pair.most.append(base[0].end - theirs[0].end)
+            bounds = pair.least if base[0].op == "send" else pair.most
+            bounds.append((base[0].end - theirs[0].end, base[0].end))
             continue
         takes = min(call.end - call.start for call in column.values())
         for other, theirs in others:
@@ -135,8 +133,10 @@ def _pairs(
                 middle_of(c.end - c.start for c in base)
                 - middle_of(c.end - c.start for c in theirs)
             )
-            pair.least.append(max(c.start for c in base) - min(c.end for c in theirs))
-            pair.most.append(min(c.end for c in base) - max(c.start for c in theirs))
+            least = max(c.start for c in base) - min(c.end for c in theirs)
+            most = min(c.end for c in base) - max(c.start for c in theirs)
+            pair.least.append((least, base[0].end))
+            pair.most.append((most, base[0].end))
     return found
 
 

@@ -30,15 +30,15 @@ RANGE_NS = 20e9
 class Pair:
     """What calls say of a second clock against a first, ns. ``apart``: ends by the first less ends
     by the second; ``longer``: the first's duration less the second's; ``least`` and ``most``:
-    bounds of what must be added to the second."""
+    what must be added to the second at least and at most, and when."""
 
     apart: list[int] = field(default_factory=list)
     takes: list[int] = field(default_factory=list)
     ops: list[str] = field(default_factory=list)
     when: list[int] = field(default_factory=list)
     longer: list[int] = field(default_factory=list)
-    least: list[int] = field(default_factory=list)
-    most: list[int] = field(default_factory=list)
+    least: list[tuple[int, int]] = field(default_factory=list)
+    most: list[tuple[int, int]] = field(default_factory=list)
 
 
 class Offset(NamedTuple):
@@ -72,12 +72,19 @@ def middle_of(values: Iterable[int]) -> int:
 def offset_of(pair: Pair, origin: int) -> Offset:
     """What to add to the second clock of a pair, at ``origin``."""
     fitted = _regressed(pair, origin) if pair.apart else Offset()
-    low = quantile(pair.least, 1 - MOST_WRONG) if pair.least else -math.inf
-    high = quantile(pair.most, MOST_WRONG) if pair.most else math.inf
+    drift = 1e-6 * fitted.drift_ppm
+    least, most = (
+        [bound - round(drift * (when - origin)) for bound, when in own]
+        for own in (pair.least, pair.most)
+    )
+    low = quantile(least, 1 - MOST_WRONG) if least else -math.inf
+    high = quantile(most, MOST_WRONG) if most else math.inf
     low, high = low - WAKE_NS, high + WAKE_NS
-    if low > high or fitted.drift_ppm:  # spans that were paired wrongly, or a clock that moves
-        low, high = -math.inf, math.inf
-    width = (high - low) / math.sqrt(12)
+    if low > high:  # what was first and is last, of a clock that moves; or spans paired wrongly
+        times = [when for _, when in (*pair.least, *pair.most)]
+        moves = low - high <= MOST_DRIFT * (max(times) - min(times))
+        low, high = (high, low) if moves else (-math.inf, math.inf)
+    width = max((high - low) / math.sqrt(12), 0.5 * WAKE_NS)
     if not pair.apart:
         nearest = min(max(0.0, low), high)
         middle = (low + high) / 2 if math.isfinite(width) else nearest

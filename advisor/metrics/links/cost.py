@@ -13,6 +13,7 @@ from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.clocks.posterior import Weighed
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group, RankInfo
+from advisor.metrics.links.locations import Members
 from advisor.metrics.models.savings import interval, saved_per_step
 from advisor.metrics.rings.informative_calls import informative_kinds, kind_of
 from advisor.metrics.steps.annotated import Steps
@@ -68,15 +69,15 @@ class Culprit(NamedTuple):
     far: frozenset[int] | None
     candidates: tuple[int, ...] = ()
     direction: str | None = None
-    uses: Callable[[Sequence[int]], bool] | None = None  # instead of near and far
+    uses: Callable[[Members], bool] | None = None  # instead of near and far
     words: str | None = None
     link: str | None = None  # only calls 'inside' or 'between' hosts use it
     rings: tuple[Callable[[Sequence[int]], bool], Share] | None = None
 
-    def used_by(self, ranks: Sequence[int]) -> bool:
-        """Whether a call of these ranks goes over the slow place."""
+    def used_by(self, ranks: Sequence[int], *, message: bool = False) -> bool:
+        """Whether a call of these ranks goes over the slow place; of a message the sender first."""
         if self.uses is not None:
-            return self.uses(ranks)
+            return self.uses(Members(tuple(ranks), message))
         others = set(ranks) - self.near if self.far is None else set(ranks) & self.far
         return bool(others) and not self.near.isdisjoint(ranks)
 
@@ -197,10 +198,9 @@ def _shorter(
         call = next(iter(column.values()))
         if kind_of(call) not in telling:
             continue
-        ranks = _members(call, data.groups) or tuple(sorted(column))
-        if culprit.used_by(ranks):
+        if _uses(call, column, culprit, data.groups):
             part = share[end]
-        elif culprit.rings is not None and culprit.rings[0](ranks):
+        elif culprit.rings is not None and culprit.rings[0](_ranks(call, column, data.groups)):
             part = culprit.rings[1][end]
         else:
             continue
@@ -212,16 +212,16 @@ def _shorter(
 def _uses(
     call: Call, column: Mapping[int, Call], culprit: Culprit, groups: Mapping[str, Group]
 ) -> bool:
-    ranks = _members(call, groups) or tuple(sorted(column))
-    return culprit.used_by(ranks)
+    ranks = _ranks(call, column, groups)
+    return culprit.used_by(ranks, message=call.op in POINT_TO_POINT and call.peer is not None)
 
 
-def _members(call: Call, groups: Mapping[str, Group]) -> tuple[int, ...] | None:
+def _ranks(call: Call, column: Mapping[int, Call], groups: Mapping[str, Group]) -> tuple[int, ...]:
+    """Of a message the sender first."""
     if call.messages:
         return (call.rank, *sorted({peer for _, peer, _ in call.messages}))
-    if call.op in POINT_TO_POINT:
-        if call.peer is None:
-            return None
+    if call.op in POINT_TO_POINT and call.peer is not None:
         return (call.rank, call.peer) if call.op == "send" else (call.peer, call.rank)
     group = groups.get(call.group) if call.group is not None else None
-    return group.ranks if group is not None else None
+    known = None if call.op in POINT_TO_POINT or group is None else group.ranks
+    return known or tuple(sorted(column))

@@ -28,8 +28,8 @@ def network_culprit(data: Inputs, home: Mapping[int, Home]) -> Culprit:
     """All that calls between hosts go over."""
     ranks = tuple(sorted(home))
 
-    def uses(own: Sequence[int]) -> bool:
-        return len({home[rank] for rank in own}) > 1
+    def uses(call: Members) -> bool:
+        return len({home[rank] for rank in call.ranks}) > 1
 
     words = f"the network of {Name(home, data.infos).hosts(ranks)}"
     return Culprit("network", ranks[0], None, frozenset(ranks), None, (), None, uses, words,
@@ -218,14 +218,13 @@ def _single(place: Location, direction: str | None, name: Name) -> tuple[str, st
 
 def _uses(
     places: Sequence[Location], home: Mapping[int, Home], *, inside_rings: bool
-) -> Callable[[Sequence[int]], bool]:
-    """Whether calls of given ranks go over any of the places.
+) -> Callable[[Members], bool]:
+    """Whether calls go over any of the places.
 
     ``inside_rings``: it is NVLink that rings between hosts show to be slower than their NICs.
     """
 
-    def uses(ranks: Sequence[int]) -> bool:
-        call = Members(tuple(ranks))
+    def uses(call: Members) -> bool:
         return any(
             place.staggers(call, home) if inside_rings else place.slows(call, home)
             for place in places

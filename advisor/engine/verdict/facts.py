@@ -70,6 +70,9 @@ _IDLING = (
 # A pause is longer than what moves between steps on a shared machine, as in one-rank-pauses.
 _LONGER = 1.3
 # ``left_out`` of each rank's steps, its longest, do not count where they are that much longer.
+# Of calls whose other end was not read, or not matched, nothing tells transfer and waiting apart:
+# they are at most this part of what is exposed (as in exposed-communication).
+_MOST_UNMATCHED = 0.1
 _SHARES = (
     "WITH own AS (FROM rank_step "
     "QUALIFY row_number() OVER (PARTITION BY rank ORDER BY window_ns DESC, step) > $left_out "
@@ -78,7 +81,9 @@ _SHARES = (
     "sum(compute_ns)::DOUBLE / sum(window_ns) AS compute, "
     "sum(idle_ns)::DOUBLE / sum(window_ns) AS idle, "
     "coalesce(sum(hidden_comm_ns)::DOUBLE / nullif(sum(comm_ns), 0), 0) AS hidden, "
-    "coalesce(bool_and(exposed_wait_ns IS NOT NULL), false) AS wait_known, "
+    "coalesce(bool_and(exposed_wait_ns IS NOT NULL), false) "
+    "AND coalesce((SELECT sum(exposed_transfer_ns) FILTER (partly_read) "
+    f"<= {_MOST_UNMATCHED} * sum(exposed_transfer_ns) FROM call), true) AS wait_known, "
     "(sum(comm_ns) - coalesce(sum(exposed_wait_ns), 0))::DOUBLE / sum(window_ns) AS moving, "
     "(SELECT coalesce(avg(least(bubble_share, ideal_bubble_share)), 0) FROM pipeline_stage) "
     "AS schedule, "

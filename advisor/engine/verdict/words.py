@@ -142,7 +142,11 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
             "probed": bool(found.evidence.facts.get("probe")),
             "probe_names": found.evidence.facts.get("probe_names"),
         }
-        values |= {k: v for k in ("few_calls", "mostly") if (v := found.evidence.facts.get(k))}
+        values |= {
+            k: v
+            for k in ("few_calls", "mostly", "long_messages")
+            if (v := found.evidence.facts.get(k))
+        }
     elif decision.kind in (VerdictKind.LOSSY, VerdictKind.HEALTHY):
         option = next(iter(options(it)), None)
         values |= {"most_exposed": it.most_exposed,

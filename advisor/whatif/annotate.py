@@ -93,7 +93,7 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
     The evidence holds the ranks on the slow place's near side, those on its far side (null: any
     other), whether only calls inside or between hosts use it, and how much of a call's time is
     excess: low, middle, high; of a slow NVLink also of calls between hosts with a ring over it.
-    An unsteady network is slow in some steps: the mean over the steps tells what it costs.
+    Of what is slow in some steps, as an unsteady network is, the mean over them tells the cost.
     ``restore-network`` is all of what lies between hosts, as fast as on other machines: it has no
     peers in the job.
     """
@@ -114,7 +114,8 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
         if "rings_share" in found:
             places.append((tuple(found["rings_share"]), _rings_over(near, hosts)))
         service = steadied(steps, uses, joined) if unsteady else restored(places, joined)
-        prediction = predict_restored(steps, service, comes_and_goes=unsteady)
+        at_times = unsteady or bool(found.get("in_some_steps"))
+        prediction = predict_restored(steps, service, comes_and_goes=at_times)
         if prediction is not None:
             yield setting, str(src), False, prediction
 

@@ -3,6 +3,7 @@
 -- Slow links with what restoring them gives: replayed where it could be, else from the calls
 -- alone.
 --   share: excess of a call's time: low, middle, high (JSON)
+--   of_step_ns: the mean step, where only some steps have calls over it or it is slow at times; else null
 --   probe: what a probe says of it: 'names', 'confirms', 'shows', 'denies' or null
 --   probe_gbps: measured by the probe
 --   direction: what is slow of a rank or host: 'send', 'receive', 'both' or null
@@ -51,7 +52,10 @@ WITH placed AS (
       WHEN 'group' THEN 3 ELSE 4 END AS precision_order
   FROM link_excess)
 -- excess, of a call's time
-SELECT p.* EXCLUDE (open_times), (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_high,
+SELECT p.* EXCLUDE (open_times),
+  CASE WHEN kind = 'unsteady' OR (try_cast(evidence AS JSON) ->> '$.in_some_steps')::BOOLEAN
+    THEN (SELECT avg(step_ns) FROM used_step) END AS of_step_ns,
+  (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_high,
   CASE WHEN w.gain_ns IS NULL THEN 'modelled' ELSE 'replayed' END AS confidence,
   CASE WHEN w.gain_ns IS NULL THEN excess_ns_per_step ELSE greatest(w.gain_ns, 0) END AS savings_ns,
   greatest(coalesce(w.gain_low_ns, own_low_ns / open_times),
@@ -96,9 +100,9 @@ FROM placed p LEFT JOIN rank s ON s.rank = p.src LEFT JOIN rank d ON d.rank = p.
 CREATE VIEW slow_network AS
 SELECT p.* REPLACE (least(savings_ns, taken_ns) AS savings_ns,
     least(savings_high_ns, taken_ns) AS savings_high_ns),
-  least(p.savings_ns, taken_ns) / step_ns AS step_share,
+  least(p.savings_ns, taken_ns) / coalesce(of_step_ns, step_ns) AS step_share,
   coalesce((try_cast(evidence AS JSON) ->> '$.suits')::BOOLEAN, false) AS suits,
-  CASE WHEN step_share >= 0.1 AND NOT suits THEN step_share * step_ns / 0.8 END AS outweighed_ns,
+  CASE WHEN step_share >= 0.1 AND NOT suits THEN least(p.savings_ns, taken_ns) / 0.8 END AS outweighed_ns,
   measured_gbps / (1 - share_low) AS least_gbps,
   measured_gbps / (1 - share_high) AS most_gbps
 FROM (SELECT slow_place.*, exposed_ns, exposed_ns + slowed_ns AS taken_ns FROM slow_place,

@@ -129,7 +129,25 @@ def link_row(
         "excess_low_ns": round(saved[0][1]),
         "excess_high_ns": round(saved[2][2]),
         "p_value": p_value,
-        "evidence": _evidence(culprit, {"share": [round(value, 3) for value in share], **evidence}),
+        "evidence": _evidence(
+            culprit,
+            {
+                "share": [round(value, 3) for value in share],
+                **({"in_some_steps": True} if _comes_and_goes(data, cuts[1]) else {}),
+                **evidence,
+            },
+        ),
+    }
+
+
+def _comes_and_goes(data: Inputs, cut: Mapping[tuple[int, int], float]) -> bool:
+    """Whether some steps have no call over the place, as where models are averaged now and then."""
+    used = {one.number for own in data.steps.values() for one in own.steps if one.used}
+    return bool(cut) and not used <= {
+        call.step
+        for own in data.calls.values()
+        for call in own
+        if (call.rank, call.event_id) in cut
     }
 
 

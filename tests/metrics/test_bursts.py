@@ -320,3 +320,16 @@ def test_what_ranks_with_whole_models_gather_is_shown_or_for_a_loss(
         )
         con.execute("UPDATE param_bucket SET call_id = ?", [[c[2] for c in calls].index(2000)])
         assert _kinds(con, calls) == kinds
+
+
+@pytest.mark.parametrize(
+    ("size", "kinds"),
+    [(4, {("logged", 2.0)}), (768, {("tiny", 2.0), ("barrier", 2.0)})],
+)
+def test_a_logged_value_is_one_number_behind_a_barrier_not_a_weight_that_is_averaged(
+    size: int, kinds: set[tuple[str, float]]
+) -> None:
+    # Local SGD that averages a norm's 192 weights by itself, with a barrier, logs nothing
+    with _one_step() as con:
+        found = _kinds(con, [("barrier", "other", 1), ("all_reduce", "other", size)] * 2)
+    assert found == kinds

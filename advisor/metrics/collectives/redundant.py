@@ -7,6 +7,7 @@ from advisor.vocabulary.operations import PICKLES, UNPICKLES
 
 # A scalar or a handful of them: what logging a metric sends.
 TINY_BYTES = 1024
+_NUMBER_BYTES = 8  # one number: what a trainer's log averages, of which each takes a barrier
 # What follows a call after computing for less than this is of the same burst, and what the rank
 # idles between two operators for less is Python (Lightning's log idles 1.1 to 1.7 ms between two
 # values, in stretches of 0.1); the forward pass of a real model computes longer, a pause is one.
@@ -110,7 +111,7 @@ ordered AS (
       PARTITION BY c.rank, c.process_group ORDER BY c.start_ns), forward_ns IS NULL)
       AS behind_gradients,
     lead(coalesce(enqueue_ns, start_ns)) OVER turn AS next_ns,
-    lead(c.op = 'all_reduce' AND bytes <= {TINY_BYTES}) OVER turn AS next_scalar,
+    lead(c.op = 'all_reduce' AND bytes <= {_NUMBER_BYTES}) OVER turn AS next_scalar,
     lead(bytes) OVER turn AS next_bytes, lead(c.op) OVER turn AS next_op,
     lag(c.op = 'barrier') OVER turn AS after_barrier,
     -- Python objects: their sizes go ahead of their bytes, whose type the ranks know that have all
@@ -195,7 +196,7 @@ timed AS (
   SELECT o.* REPLACE (CASE WHEN op = 'barrier' AND next_scalar THEN 'all_reduce' ELSE op END AS op),
     op = 'barrier' AS barrier,
     small AND (op = 'barrier' AND coalesce(next_scalar, false)
-      OR op = 'all_reduce' AND coalesce(after_barrier, false)) AS logged,
+      OR op = 'all_reduce' AND bytes <= {_NUMBER_BYTES} AND coalesce(after_barrier, false)) AS logged,
     CASE WHEN on_host THEN CASE
         WHEN object THEN pickled_ns - coalesce(wait_ns, 0)
           + CASE WHEN sizes_ahead THEN next_ns ELSE end_ns END - asked_ns

@@ -196,7 +196,8 @@ timed AS (
   SELECT o.* REPLACE (CASE WHEN op = 'barrier' AND next_scalar THEN 'all_reduce' ELSE op END AS op),
     op = 'barrier' AS barrier,
     small AND (op = 'barrier' AND coalesce(next_scalar, false)
-      OR op = 'all_reduce' AND bytes <= {_NUMBER_BYTES} AND coalesce(after_barrier, false)) AS logged,
+      OR op = 'all_reduce' AND bytes <= {_NUMBER_BYTES} AND coalesce(after_barrier, false))
+      AS logged,
     CASE WHEN on_host THEN CASE
         WHEN object THEN pickled_ns - coalesce(wait_ns, 0)
           + CASE WHEN sizes_ahead THEN next_ns ELSE end_ns END - asked_ns

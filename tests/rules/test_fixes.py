@@ -53,8 +53,9 @@ def test_gradients_are_sent_as_what_the_words_beside_the_code_say(
 ) -> None:
     rule = _RULES["fp32-gradients"]
     known = {"on_host": on_host, "by_hand": by_hand, "sharded": False, "sixteen": False,
-             "bytes": 4e7, "exchanged": False, "exposed_ns": 2e7, "savings_ns": 1e7,
-             "savings_high_ns": 2e7, "fall": "up to 20 ms", "per_step": "per step"}  # fmt: skip
+             "bytes": 4e7, "exchanged": False, "gathered": False, "exposed_ns": 2e7,
+             "savings_ns": 1e7, "savings_high_ns": 2e7, "fall": "up to 20 ms",
+             "per_step": "per step"}  # fmt: skip
     words, _, code = said(rule.fix, known, render_lines)[0].partition("\n")
     assert "as bf16" in words
     assert {*re.findall(r"\bb?f(?:p|loat)?16", code)} <= {"bf16", "bfloat16"}

@@ -66,8 +66,10 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     in_hook = _inside(leaves, asked, thread, False)
     _set_gradients(calls, around, small, in_hook, len(leaves.start))
     chosen = [
-        call
-        for call, behind, tiny in zip(calls, around.behind_update(), small, strict=True)
+        (call, bool(early))
+        for call, behind, early, tiny in zip(
+            calls, around.behind_update(), around.early, small, strict=True
+        )
         if behind and not tiny and call.phase == "other" and call.op in _HANDS_OUT
     ]
     passes, updates = backward_passes(spans), len(spans.select(STEP).start)
@@ -80,21 +82,23 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
 
 
 def _set_handed_out(
-    calls: Sequence[Call], behind: Sequence[Call], passes: int, *, marked: bool
+    calls: Sequence[Call], behind: Sequence[tuple[Call, bool]], passes: int, *, marked: bool
 ) -> None:
     """Gathers behind an update that hand out what was updated: about as many elements as a group
     reduced in one of ``passes`` backward passes, or in all. Fewer are activations or metrics.
 
-    Unless the forward pass is ``marked``, they may lie in it: then as many, but for what pads them.
+    Unless the forward pass is ``marked``, they may lie in it: then as many, but for what pads them,
+    and early in it. Gathers all along the forward pass are of its layers.
     """
-    reduced, handed = Counter[str | None](), Counter[str | None]()
+    reduced, handed, spread = (Counter[str | None]() for _ in range(3))
     for call in calls:
         if call.is_gradient:
             reduced[call.group] += _elements(call)
-    for call in behind:
+    for call, early in behind:
         handed[call.group] += _elements(call)
-    for call in behind:
-        if call.group not in reduced:
+        spread[call.group] += 0 if early else _elements(call)
+    for call, _ in behind:
+        if call.group not in reduced or spread[call.group] > _AS_MANY * handed[call.group]:
             continue
         share = handed[call.group] / max(reduced[call.group], 1)
         as_many = any(abs(passes_in * share - 1) <= _AS_MANY for passes_in in (1, passes))
@@ -195,11 +199,10 @@ class _Around(NamedTuple):
     def behind_update(self) -> Any:
         """Whether it is between an optimizer's step and a marked forward pass, or the next backward
         pass: there a group that reduces gradients gathers the parameters that it updated. Without
-        a mark a recording, too, begins behind an update; gathers all along the forward pass are of
-        its layers."""
+        a mark a recording, too, begins behind an update."""
         last = self.last
         if not self.forward_is_marked:
-            return (last["step"] >= last["node"]) & self.early
+            return last["step"] >= last["node"]
         return last["step"] > np.maximum(last["node"], last["marked forward"])
 
 

@@ -42,8 +42,11 @@ def used() -> CoresUsed | None:
     return CoresUsed(time.monotonic_ns(), cpus, busy * tick_ns, own * tick_ns)
 
 
-def kept_busy(begin: CoresUsed | None, end: CoresUsed | None) -> dict[str, Any]:
-    """What a recording says of the time between; {} where that is short, or the cores changed."""
+def kept_busy(begin: CoresUsed | None, end: CoresUsed | None, threads: int) -> dict[str, Any]:
+    """What a recording says of the time between, and the ``threads`` that the rank computes with.
+
+    {} where that time is short, or the cores changed.
+    """
     if begin is None or end is None or begin.cpus != end.cpus:
         return {}
     if end.at_ns - begin.at_ns < _LEAST_NS:
@@ -54,6 +57,7 @@ def kept_busy(begin: CoresUsed | None, end: CoresUsed | None) -> dict[str, Any]:
             "window_ns": end.at_ns - begin.at_ns,
             "busy_ns": end.busy_ns - begin.busy_ns,
             "own_ns": end.own_ns - begin.own_ns,
+            "threads": threads,
         }
     }
 

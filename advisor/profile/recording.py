@@ -123,7 +123,7 @@ class Recording:
         if self._steps_done < 0 or self._annotated:
             return
         self._annotated = True
-        held = cores.kept_busy(self._cores, cores.used())
+        held = cores.kept_busy(self._cores, cores.used(), torch.get_num_threads())
         own = {**self._metadata(), **held, "recorded_steps": self._steps_done}
         waits = [end - begin for begin, end in itertools.pairwise(self._core_waits_ns)]
         if waits:

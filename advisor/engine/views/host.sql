@@ -337,16 +337,18 @@ FROM own JOIN more USING (rank) JOIN spread USING (rank), facts WHERE own.ns IS 
 --   cores: of the set
 --   own_cores: that the ranks' processes keep busy, their loaders' workers included (mean)
 --   other_cores: that other programs keep busy
+--   threads: that the ranks compute with (intra-op)
 CREATE VIEW core_use AS
 WITH noted AS (
   SELECT rank, host, try_cast(metadata AS JSON) -> '$.advisor.cores' AS held FROM rank),
 each AS (
   SELECT rank, host, try_cast(held -> '$.cpus' AS INTEGER[]) AS cpus,
     try_cast(held ->> '$.busy_ns' AS DOUBLE) / nullif(try_cast(held ->> '$.window_ns' AS DOUBLE), 0) AS busy,
-    try_cast(held ->> '$.own_ns' AS DOUBLE) / nullif(try_cast(held ->> '$.window_ns' AS DOUBLE), 0) AS own
+    try_cast(held ->> '$.own_ns' AS DOUBLE) / nullif(try_cast(held ->> '$.window_ns' AS DOUBLE), 0) AS own,
+    try_cast(held ->> '$.threads' AS INTEGER) AS threads
   FROM noted)
 SELECT host, list(rank ORDER BY rank) AS ranks, len(cpus) AS cores, sum(own) AS own_cores,
-  greatest(0, avg(busy) - sum(own)) AS other_cores
+  greatest(0, avg(busy) - sum(own)) AS other_cores, sum(threads) AS threads
 FROM each, facts WHERE ranks_read = world_size AND busy IS NOT NULL AND own IS NOT NULL GROUP BY host, cpus;
 
 -- What each rank's host costs its device in a step: idle time, and gathers that it asks for too late to

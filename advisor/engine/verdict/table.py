@@ -89,12 +89,11 @@ def _large(it: Situation, shares: Shares) -> Decision | None:
     if found is None or found.finding is None or found.kind is VerdictKind.SURE:
         return found
     # What is itself but probable does not stand before what would give more than its high end, nor
-    # before a host that is seen to do something else for longer.
+    # at an uncertain cost before a host that is seen to do something else for longer.
     most_ns = found.finding.most_ns()
     longer = it.idling.get("idle_ns", 0) > most_ns and not mostly(found.finding, "idle", "queued")
-    return (
-        _if_possible(it, shares, most_ns) or (host_works(it, shares) if longer else None) or found
-    )
+    own = host_works(it, shares) if longer and found.finding.severity is Severity.INFO else None
+    return _if_possible(it, shares, most_ns) or own or found
 
 
 def _small(it: Situation, shares: Shares) -> Decision | None:

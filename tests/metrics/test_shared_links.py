@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group, RankInfo
+from advisor.metrics.links.cost import _comes_and_goes
 from advisor.metrics.models.fits import exclusive_transfers
 
 HOSTS = ("a", "a", "b", "b")
@@ -47,3 +51,14 @@ def test_of_three_that_overlap_only_two_share_a_way() -> None:
         Call(0, "recv", 0, 100, 2, peer=2),
     ]
     assert set(exclusive_transfers({0: calls}, GROUPS, INFOS)[0].values()) == {50.0}
+
+
+@pytest.mark.parametrize(("called_in", "comes_and_goes"), [((1, 2), False), ((2,), True)])
+def test_a_place_whose_calls_some_used_steps_lack(
+    called_in: tuple[int, ...], comes_and_goes: bool
+) -> None:
+    """GIVEN steps 0, which is not used, 1 and 2."""
+    steps = [SimpleNamespace(number=number, used=number > 0) for number in range(3)]
+    calls = [Call(0, "all_reduce", 0, 100, n, group="all", step=n) for n in called_in]
+    data: Any = SimpleNamespace(steps={0: SimpleNamespace(steps=steps)}, calls={0: calls})
+    assert _comes_and_goes(data, {(0, number): 1.0 for number in called_in}) is comes_and_goes

@@ -334,6 +334,7 @@ FROM own JOIN more USING (rank) JOIN spread USING (rank), facts WHERE own.ns IS 
 
 -- Who keeps the cores busy on which ranks run, over the recorded steps: one row per host and set of
 -- cores. Our recorder notes it on Linux; only where all ranks are recorded are the others no ranks.
+--   ranks: that run on them
 --   cores: of the set
 --   own_cores: that the ranks' processes keep busy, their loaders' workers included (mean)
 --   other_cores: that other programs keep busy

@@ -77,13 +77,16 @@ def _program(
         for rank, line in lines.items():
             line.contention = contention
             line.beside = _beside(line, spans, offsets[rank])
+    measured_ns = float(np.median([line.window[1] - line.window[0] for line in lines.values()]))
+    last_end = max(line.window[1] + offsets[rank] for rank, line in lines.items())
     return Program(
         items={rank: compact(walk(line)) for rank, line in lines.items()},
         calls=_shared_calls(rows, spans, within_hosts),
         start_ns={rank: float(start - origin) for rank, start in starts.items()},
         slots=_SLOTS.get(backend or "", 1),
         shared=backend == "gloo",
-        measured_ns=float(np.median([line.window[1] - line.window[0] for line in lines.values()])),
+        measured_ns=measured_ns,
+        apart_ns=last_end - origin - measured_ns,
         step=step,
         timeline=timeline,
         contention=contention,

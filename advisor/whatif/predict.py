@@ -95,7 +95,7 @@ def predict(
             return None
         try:
             before, after = unchanged.replayed_ns, changed.replayed_ns
-            replays.append(program.replayed_ns)
+            replays.append(program.replayed_ns - program.apart_ns)
         except AdvisorError:
             continue
         deltas.append(after - before)

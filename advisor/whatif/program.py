@@ -96,8 +96,10 @@ class Program:
     """One step: ``items`` per rank, the ``calls`` they refer to, when each rank starts.
 
     ``timeline`` is whose time the items are in: the ``host``'s (gloo) or the ``device``'s.
-    ``run_step_ns`` is the step time of the run, which this step is one of. ``contention`` is how
-    much longer work takes while a call of its rank moves data, as a share.
+    ``run_step_ns`` is the step time of the run, which this step is one of. ``apart_ns`` is how much
+    longer it takes from the first rank's start to the last one's end than ``measured_ns``, which
+    is a rank's own step. ``contention`` is how much longer work takes while a call of its rank
+    moves data, as a share.
     """
 
     items: dict[int, list[Item]]
@@ -106,6 +108,7 @@ class Program:
     slots: int = 1
     shared: bool = False
     measured_ns: float = 0.0
+    apart_ns: float = 0.0
     run_step_ns: float | None = None
     step: int = 0
     timeline: str = "host"

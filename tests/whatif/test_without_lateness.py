@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from advisor.whatif.changes import without_lateness
+from advisor.whatif.predict import predict_without_lateness
 from advisor.whatif.program import Call, Issue, Item, Program, Wait, Work
 from advisor.whatif.simulate import simulate
 
@@ -43,6 +46,27 @@ def test_a_rank_that_asks_late_and_works_no_longer_in_all_keeps_its_work() -> No
 def test_a_punctual_rank_keeps_its_work() -> None:
     program = _program(_rank(10, 10, 15))
     assert without_lateness(program, [0]).items == program.items
+
+
+def test_steps_that_begin_apart_are_no_error_of_the_replay() -> None:
+    """Rank 2 pauses for 5 ns at its step's end, so that its steps begin and end 5 ns later."""
+    starts = {0: 0.0, 1: 0.0, 2: 5.0}
+    program = replace(
+        _program(_rank(10, 10, 15)),
+        start_ns=starts,
+        measured_ns=35.0,
+        apart_ns=5.0,
+        run_step_ns=35.0,
+    )
+    assert program.replayed_ns == 40
+    found = predict_without_lateness([program] * 4, [2])
+    assert found is not None
+    assert found.replayed_ns == found.measured_ns == 35
+    assert found.gain_ns == 5
+    assert found.gain_low_ns > 0
+    unaware = predict_without_lateness([replace(program, apart_ns=0.0)] * 4, [2])
+    assert unaware is not None
+    assert unaware.gain_low_ns <= 0
 
 
 def test_a_stage_that_works_as_long_but_elsewhere_keeps_its_work() -> None:

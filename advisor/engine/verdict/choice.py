@@ -12,7 +12,7 @@ LARGE = WARNING_SHARE  # expected
 SMALL = 0.01  # below, nobody's afternoon
 LEAST_KNOWN = 0.8  # of the device's busy time: below, no cause is sure
 # Without a gain that is sure: what compute buys memory with, and what comes once in a recording.
-UNCOUNTED = frozenset({"activation-recompute", "all-ranks-pause"})
+UNCOUNTED = frozenset({"activation-recompute", "all-ranks-pause", "one-rank-pauses"})
 # Waiting or exposed time itself, with nobody behind it: a loss, not a cause.
 NOBODYS = frozenset({"jitter", "exposed-communication"})
 

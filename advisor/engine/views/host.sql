@@ -360,3 +360,15 @@ CREATE VIEW host_cost AS
 WITH own AS (
   SELECT rank, avg(idle_host_ns + coalesce(late_comm_host_ns, 0)) AS ns FROM rank_step GROUP BY rank)
 SELECT rank, ns, ns - (SELECT median(p.ns) FROM own p WHERE p.rank <> o.rank) AS more_ns FROM own o;
+
+-- Per rank what its host did in at least half of the device time that it costs more than the others' hosts.
+--   kind: as in host_gap
+--   name: as in rank_gap_kind
+CREATE VIEW host_doing AS
+SELECT g.rank, kind, name
+FROM (
+  SELECT *, idle_ns - (sum(idle_ns) OVER (PARTITION BY kind) - idle_ns)
+    / greatest((SELECT ranks_read FROM facts) - 1, 1) AS more_ns
+  FROM rank_gap_kind WHERE rank IS NOT NULL) g
+JOIN host_cost h ON h.rank = g.rank AND h.more_ns > 0 AND 2 * g.more_ns >= h.more_ns
+QUALIFY row_number() OVER (PARTITION BY g.rank ORDER BY g.more_ns DESC) = 1;

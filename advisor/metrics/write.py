@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.metrics.collectives.call import Call, when_moving
 from advisor.metrics.collectives.groups import process_groups
-from advisor.metrics.collectives.spans import update_spans
+from advisor.metrics.collectives.spans import NODE, update_spans
 from advisor.metrics.host.lead import IdleSplit, asked_late, split_idle
 from advisor.metrics.host.queue import stream_waits
 from advisor.metrics.host.stretches import held_compute
@@ -134,6 +134,9 @@ def write_breakdowns(con: Any, data: RunData) -> None:
                 "operators": _operators(one),
             }
             if one.gaps is not None:
+                extra["idle_hooks_ns"] = one.gaps.in_hooks(
+                    one.spans.select(NODE).intervals()
+                ).covered(low, high)
                 late = asked_late(data.calls[rank], line, one.gaps)
                 exposed = one.occupancy.exposed_comm
                 extra["late_comm_host_ns"] = (exposed & late.by_pace).covered(low, high)

@@ -243,6 +243,7 @@ CREATE TABLE step_breakdown (
   exposed_transfer_ns BIGINT,       -- the rest of exposed_comm; null when not matched
   idle_host_ns BIGINT,              -- idle because the host was late; null on CPU
   idle_optimizer_ns BIGINT,         -- of idle_host_ns: while the host ran the optimizer's step; null on CPU
+  idle_hooks_ns BIGINT,             -- of idle_host_ns: long stretches while the host was in one node of autograd; null on CPU
   idle_launch_gap_ns BIGINT,        -- idle although queued; null on CPU
   idle_sync_ns BIGINT,              -- idle because the host had waited for the device; null on CPU
   late_comm_host_ns BIGINT,         -- of exposed_comm_ns: gathers that a late host asked for too late; null on CPU

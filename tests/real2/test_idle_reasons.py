@@ -186,6 +186,26 @@ def test_an_optimizer_that_loops_over_parameters_is_told_to_fuse(tmp_path: Path)
     assert "fused=True" in str(found.fix[0])
 
 
+@pytest.mark.parametrize(("held_us", "hooked"), [(2_000, True), (500, False)])
+def test_python_in_hooks_of_autograd_is_told_from_slow_launches(
+    tmp_path: Path, held_us: int, hooked: bool
+) -> None:
+    """A hook holds autograd's thread in each of six nodes of a step; 0.5 ms may be launching."""
+    trace = _alone()
+    for begin in _steps(trace, 6, 20_000):
+        for at in range(6):
+            start = begin + 3_000 * at
+            trace.kernel(GEMM, start + 5, 300, start)
+            node = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+            trace.host(node, start + 10, 300 + held_us)
+            trace.kernel(GEMM, start + 310 + held_us + 10, 2_500 - held_us, start + 310 + held_us)
+    with _loaded(tmp_path, trace) as run:
+        (late,) = run.sql("SELECT median(idle_hooks_ns) / 1e6 AS ms FROM step_breakdown")["ms"]
+        assert late == pytest.approx(6 * held_us / 1e3 if hooked else 0, rel=0.05)
+        (found,) = [item for item in run.report.findings if item.rule == "launch-bound"]
+    assert ("register_comm_hook" in str(found.fix[0])) == hooked
+
+
 @pytest.mark.parametrize(
     ("saved", "named"), [(40_000, "checkpoint.save"), (25_000, "checkpoint.save"), (6_000, None)]
 )

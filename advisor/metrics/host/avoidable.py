@@ -40,7 +40,7 @@ _SQL = """
     name AS MATERIALIZED (SELECT DISTINCT op FROM op),
     known AS MATERIALIZED (
       SELECT op, op IN ('aten::bmm', 'aten::baddbmm') AS batched,
-        regexp_matches(op, '^aten::\\w*[a-z0-9]_$') AS in_place,
+        regexp_matches(op, '^aten::(\\w*[a-z0-9]_|(linalg_vector_)?norm)$') AS of_parameter,
         regexp_matches(op, '(mm|linear|convolution)\\w*$') AS product,
         regexp_matches(op, '(?i)softmax') AND NOT contains(op, '_log_softmax') AS softmax,
         EXISTS (FROM name b WHERE b.op <> n.op AND (starts_with(b.op, n.op || '_backward')
@@ -48,8 +48,8 @@ _SQL = """
           OR contains(n.op, 'forward') AND b.op = replace(n.op, 'forward', 'backward'))) AS forward
       FROM name n)
     SELECT k.rank, event_id, (hash(k.name, op, dims) // 2)::BIGINT AS kernel,
-      (hash(op) // 2)::BIGINT AS operator, batched::INT AS batched, in_place::INT AS in_place,
-      product::INT AS product, softmax::INT AS softmax, forward::INT AS forward, op
+      (hash(op) // 2)::BIGINT AS operator, batched::INT AS batched, product::INT AS product,
+      of_parameter::INT AS of_parameter, softmax::INT AS softmax, forward::INT AS forward, op
     FROM event k JOIN op USING (rank, external_id) JOIN known USING (op)
     WHERE run = $1 AND k.rank BETWEEN $2 AND $3 AND k.class = 'compute' AND device IS NOT NULL
     ORDER BY k.rank, event_id
@@ -101,7 +101,7 @@ def avoidable_rows(
         spared = Intervals.of(start[between], end[between]).length
         kept = Intervals.of(start[products], end[products]).length
         rows.append(row("scores", between, spared, kept))
-    loop = _updates(operator, told & ~inside & ~flag("product"), flag("in_place"))
+    loop = _updates(operator, told & ~inside & ~flag("product"), flag("of_parameter"))
     if loop.any():
         took = (end - start)[loop]
         spared = int(np.minimum(took, _EMPTY_NS).sum()) + _pauses(start[loop], end[loop])
@@ -165,9 +165,9 @@ def _scores(told: Bools, softmax: Bools, batched: Bools) -> tuple[Bools, Bools]:
     return result[0], result[1]
 
 
-def _updates(operator: Int64s, chosen: Bools, in_place: Bools) -> Bools:
+def _updates(operator: Int64s, chosen: Bools, of_parameter: Bools) -> Bools:
     """Kernels of loops over parameters: operators that come again and again in the same order, half
-    of them in place, with no matrix product, copy or collective between."""
+    of them in place or a norm, with no matrix product, copy or collective between."""
     result = np.zeros(len(operator), dtype=bool)
     for period in range(1, _LONGEST_PERIOD + 1):
         if len(operator) <= period:
@@ -176,7 +176,7 @@ def _updates(operator: Int64s, chosen: Bools, in_place: Bools) -> Bools:
         for first, last in _runs(alike):
             own = slice(first, last + period)
             if last - first + period >= _FEWEST_UPDATES and chosen[own].all():
-                result[own] |= 2 * in_place[own].sum() >= last - first + period
+                result[own] |= 2 * of_parameter[own].sum() >= last - first + period
     return result
 
 

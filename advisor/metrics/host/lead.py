@@ -30,6 +30,8 @@ _NAMED = (
 )  # fmt: skip
 # A launch takes microseconds, with Python around it a millisecond: this is other work of the host.
 PAUSE_NS = 20_000_000
+HOOK_NS = 1_000_000
+"""Longer than a node of autograd takes to launch its kernels, with Python around it."""
 BARRIER = "barrier"
 
 
@@ -59,6 +61,11 @@ class Gaps(NamedTuple):
     def by_wait(self) -> Bools:
         """Those in which the host catches up after it waited for the device."""
         return np.isin(self.kind, (*WAITS, BARRIER))
+
+    def in_hooks(self, nodes: Intervals) -> Intervals:
+        """Long stretches that nothing names, in a node of autograd: Python that it calls there."""
+        long = np.isin(self.kind, ("launch", "pause")) & (self.until - self.low >= HOOK_NS)
+        return Intervals.of(self.low[long], self.until[long]) & nodes
 
 
 class IdleSplit(NamedTuple):

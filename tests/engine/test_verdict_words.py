@@ -17,8 +17,10 @@ from advisor.engine.verdict.words import MOST_STEPS, MOST_TITLE, in_words
 from advisor.findings import Basis, Severity, VerdictKind
 from tests.engine.helpers import RUN
 from tests.engine.test_verdict_table import (
+    BARE,
     CLOCKS,
     DENIED,
+    EXPOSED,
     FACTS,
     FEW,
     MS,
@@ -81,6 +83,8 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"shares": shares(exposed=0.4, activations=0.3)},
         {"shares": shares(exposed=0.17, idle=0.12, schedule=0.11)},
         {"shares": shares(exposed=0.27), "findings": [LOSS]},
+        {"shares": shares(exposed=0.27), "findings": [
+            finding(*EXPOSED, **BARE, title="all_gather is not hidden under compute")]},
         {"shares": shares(exposed=0.27), "facts": FACTS._replace(steps=2)},
         {"shares": shares(exposed=0.27), "most_exposed": "data-parallel all_reduce"},
         {"shares": shares(idle=0.39)},

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,11 @@ _FOLDER = Path(__file__).resolve().parent.parent / "model" / "hardware"
 _VARIANT = r"(?!\s*(?:ti|super|d|laptop|max-q)\b)"
 
 Dtype = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8"]
+
+
+PCIE_GBPS: Mapping[int, float] = {70: 15.75, 80: 31.5, 90: 63.0, 100: 126.0, 120: 63.0}
+"""What a GPU's PCIe x16 carries one way, from this compute capability on: generations 3 to 6
+(PCI-SIG; Volta, Ampere and Ada, Hopper, Blackwell by their data sheets; GeForce's has 5)."""
 
 
 class Device(FileModel):
@@ -58,6 +64,12 @@ class Device(FileModel):
         if (self.link_gbps is None) != (self.link_source is None):
             raise ValueError("link_gbps and link_source belong together")
         return self
+
+    @property
+    def pcie_gbps(self) -> float | None:
+        """What its PCIe x16 carries one way; None where its generation is not known."""
+        own = self.compute_capability or 0
+        return next((PCIE_GBPS[c] for c in sorted(PCIE_GBPS)[::-1] if c <= own), None)
 
     def peak_flops(self, dtype: str) -> float | None:
         """Dense FLOP/s for 'bf16', 'float32', ...; None where the source names none."""

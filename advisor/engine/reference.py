@@ -81,7 +81,7 @@ _TABLES: dict[str, dict[str, str]] = {
         "name": _TEXT,
         "phrases": "VARCHAR[]",
         **dict.fromkeys(("peak_bf16_flops", "peak_16bit_flops", "peak_fp32_flops"), "DOUBLE"),
-        **dict.fromkeys(("memory_bytes", "link_gbps"), "DOUBLE"),
+        **dict.fromkeys(("memory_bytes", "link_gbps", "pcie_gbps"), "DOUBLE"),
         "source": _TEXT,
     },
 }
@@ -157,5 +157,6 @@ def _device_row(device: Device) -> dict[str, Any]:
         "peak_fp32_flops": device.peak_flops("fp32"),
         "memory_bytes": device.memory_gb * 1e9,
         "link_gbps": device.link_gbps,
+        "pcie_gbps": device.pcie_gbps,
         "source": device.link_source or device.peak_source,
     }

@@ -309,16 +309,19 @@ SELECT call_id FROM collective WHERE matched_ranks > 1
 UNION ALL SELECT NULL FROM link_excess;
 
 -- Large transfers inside one host, from benchmarks and from matched calls: bus bandwidth in GB/s.
+-- Over PCIe a quarter of what NVLink needs is enough: 16 MB take it 0.5 ms at best.
 --   origin: where the time was measured: 'trace', 'nccl-tests' or 'probe'
 CREATE VIEW large_transfer AS
-SELECT tool AS origin, op, ranks, bytes, busbw_gbps, NULL::BIGINT AS call_id FROM bench
-WHERE bytes >= 64000000 AND busbw_gbps IS NOT NULL AND src IS NULL AND ranks BETWEEN 2 AND 8
+WITH large AS (SELECT if(count(link_gbps) = 0 AND count(pcie_gbps) > 0, 16000000, 64000000) AS least_bytes
+  FROM run_device)
+SELECT tool AS origin, op, ranks, bytes, busbw_gbps, NULL::BIGINT AS call_id FROM bench, large
+WHERE bytes >= least_bytes AND busbw_gbps IS NOT NULL AND src IS NULL AND ranks BETWEEN 2 AND 8
   AND (SELECT hosts FROM facts) <= 1 -- else it may have run between hosts
   AND (tool <> 'probe' OR NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'probe-use' AND name = 'other'))
   AND device IS NULL AND coalesce(len(hosts), 1) = 1 -- else bench_curve holds it against its own
 UNION ALL
-SELECT 'trace', op, group_size, bytes, busbw_gbps, call_id FROM call
-WHERE bytes >= 64000000 AND t_is = 'matched' AND group_size BETWEEN 2 AND 8 AND busbw_gbps IS NOT NULL
+SELECT 'trace', op, group_size, bytes, busbw_gbps, call_id FROM call, large
+WHERE bytes >= least_bytes AND t_is = 'matched' AND group_size BETWEEN 2 AND 8 AND busbw_gbps IS NOT NULL
   AND op IN ('all_reduce', 'all_gather', 'reduce_scatter') AND (SELECT hosts FROM facts) = 1;
 
 -- Exposed transfers that have other work after them in the same queue of calls. Calls at the end

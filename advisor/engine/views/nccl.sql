@@ -83,10 +83,11 @@ WHERE m.members = len(g.ranks);
 --   peak_fp32_flops: per second, dense
 --   memory_bytes: of one device
 --   link_gbps: of one device, by data sheet, GB/s
+--   pcie_gbps: of its PCIe x16 one way, GB/s
 --   figures: where the figures are from
 CREATE VIEW named_device AS
 SELECT r.device_name, r.source, d.name, d.peak_bf16_flops, d.peak_16bit_flops, d.peak_fp32_flops,
-  d.memory_bytes, d.link_gbps, d.source AS figures
+  d.memory_bytes, d.link_gbps, d.pcie_gbps, d.source AS figures
 FROM (SELECT DISTINCT device_name, NULL AS source FROM rank WHERE device_name IS NOT NULL
   UNION ALL SELECT name, min(source) FROM topology WHERE kind = 'device' GROUP BY name) r
 JOIN (SELECT *, unnest(phrases) AS phrase FROM ref_device) d

@@ -30,9 +30,6 @@ reach most of that; in a job, where compute runs beside them, less."""
 UNKNOWN_MACHINE = 0.05
 """Chance that a job runs on a machine that the table does not have: it has those of NVIDIA and of
 the three large clouds."""
-PCIE_GBPS: Mapping[int, float] = {70: 15.75, 80: 31.5, 90: 63.0, 100: 126.0}
-"""What a GPU's PCIe x16 carries one way, from this compute capability on: generations 3 to 6
-(PCI-SIG; Volta, Ampere and Ada, Hopper, Blackwell by their data sheets)."""
 _RELEASE = (2, 21, 0)
 """Latencies differ by a few us between releases (model/nccl/constants.json)."""
 
@@ -123,9 +120,7 @@ class _Possible:
     that a ring leaves the emptiest host by, or an all-to-all's own."""
 
     def __init__(self, device: Device, job: _Job) -> None:
-        self.job, self.inside_gbps = job, device.link_gbps
-        own = device.compute_capability or 0
-        self.pcie_gbps = next((PCIE_GBPS[c] for c in sorted(PCIE_GBPS)[::-1] if c <= own), None)
+        self.job, self.inside_gbps, self.pcie_gbps = job, device.link_gbps, device.pcie_gbps
 
     def __call__(self, kind: Kind, members: Members) -> float | None:
         factor = bus_factor(kind.op, kind.ranks)

@@ -96,8 +96,9 @@ def test_lost_kernels_are_no_pause_of_the_host(tmp_path: Path) -> None:
     rows["rank0"] = [row for row in rows["rank0"] if id(row) not in lost]
     labelled.write_nsys(rows, tmp_path)
     with advisor.load(tmp_path) as run:
-        assert run.report.findings[0].rule == "straggler-rank"
-        assert "one-rank-pauses" not in {finding.rule for finding in run.report.findings}
+        rules = {finding.rule for finding in run.report.findings}
+        assert "straggler-rank" in rules
+        assert "one-rank-pauses" not in rules
         idle = "SELECT count(*) FROM host_gap WHERE rank = 0 AND idle_ns > 900000"
         assert run.store.con.execute(idle).fetchall() == [(6,)]
         assert run.store.con.execute(f"{idle} AND host_ns > 100000").fetchall() == [(0,)]

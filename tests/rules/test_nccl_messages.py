@@ -648,6 +648,8 @@ def test_a_kernel_fails_because_its_gpu_is_gone_not_the_reverse(tmp_path: Path) 
          "plugin.", True),
         ("NET/Plugin: Could not find: none libnccl-net-none.so. Using internal network "
          "plugin.", False),
+        ("NET/Plugin: libcudart.so.13: cannot open shared object file: No such file or directory",
+         True),
         ("NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.", False),
         ("NET/Plugin : dlerror=libnccl-net.so: cannot open shared object file: No such file or "
          "directory No plugin found (libnccl-net.so), using internal implementation", False),
@@ -684,6 +686,19 @@ def test_a_plugin_for_efa_that_does_not_start_warns_of_tcp_between_hosts(tmp_pat
     assert "EFA" in two.title
     (one,) = first_causes(tmp_path, {"other": log["a1"]}).values()
     assert (str(one.severity), one.title.split(":")[0]) == ("info", "On several hosts")
+
+
+@pytest.mark.parametrize(
+    ("provider", "is_named"), [("tcp", True), ("sockets", True), ("efa", False), ("cxi", False)]
+)
+def test_libfabric_that_falls_back_to_tcp_is_named(
+    tmp_path: Path, provider: str, is_named: bool
+) -> None:
+    """The plugin loads and the job runs, at a tenth of the speed: only this line tells."""
+    said = f"NET/OFI Selected provider is {provider}, fabric is 10.2.0.0/16 (found 1 nics)"
+    log = "".join(f"{host}:9:9 [0] NCCL INFO {said}\n" for host in ("a1", "a2"))
+    found = first_causes(tmp_path, {"job": log})
+    assert [str(it.severity) for it in found.values()] == (["warning"] if is_named else [])
 
 
 @pytest.mark.parametrize(

@@ -334,6 +334,28 @@ def test_trays_of_a_rack_are_joined_by_nvlink(tmp_path: Path) -> None:
     assert 0.9 < found["best_gbps"] / found["limit_gbps"] < 1
 
 
+def test_a_rack_at_the_speed_of_its_nics_is_not_called_healthy(tmp_path: Path) -> None:
+    """GIVEN 72 GPUs at 190 GB/s THEN only who says that they are one rack is told of its NVLink."""
+    times = {power: 2**power * bus_factor("all_reduce", 72) / 190e3 for power in range(27, 34)}
+    table = {"op": "all_reduce", "ranks": 72, "hosts": 18, "device": "NVIDIA GB200",
+             "rows": [(2**power, time, time) for power, time in times.items()]}  # fmt: skip
+    (tmp_path / "a.log").write_text(printed(table))
+    limits = []
+    for hardware in (None, "gb200-nvl72"):
+        with advisor.load(str(tmp_path), hardware=hardware) as run:
+            limits += run.store.con.sql("SELECT limit_by, limit_gbps FROM bench_curve").fetchall()
+    assert limits == [(None, None), ("links", 900.0)]
+
+
+def test_hosts_of_one_letter_are_told_apart(tmp_path: Path) -> None:
+    """nccl-tests pads a name to ten columns: ten blanks stand before one of a letter."""
+    table = {"op": "all_reduce", "ranks": 2, "hosts": 2, "device": "NVIDIA B200",
+             "rows": [(2**20, 60.0), (2**21, 100.0)]}  # fmt: skip
+    text = printed(table).replace("on host0", f"on {'a':>10}").replace("on host1", f"on {'b':>10}")
+    found = _curve(tmp_path, text)
+    assert found["hosts"] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("last_us", "severity"), [(31_000, "warning"), (4_500, None)], ids=["slow", "late"]
 )

@@ -261,8 +261,12 @@ def _limit(curve: Curve, device: Device, said: Machine | None) -> Ceiling | None
         return min(filter(None, found), key=lambda limit: limit.gbps, default=None)
 
     limit, best = least(hosts), max(map(curve.gbps, curve.points))
-    if board and board > _MOST_BOARD and limit is not None and curve.reach_gbps > limit.gbps:
-        return least(-(-ranks // board))  # the hosts are trays of a rack, joined by NVLink
+    if board and board > _MOST_BOARD and limit is not None and limit.by == "NICs":
+        # Trays of a rack are joined by NVLink: said by the user, or where more than their NICs'
+        # bandwidth was measured. Else nothing tells whether the hosts are of one rack.
+        if said is not None or curve.reach_gbps > limit.gbps:
+            return least(-(-ranks // board))
+        return None if ranks <= board else limit
     # A few GPUs may be of a board without a switch: what measures more is of one that has it.
     has_switch = any(one.intra.kind == "nvswitch" for one in of_device)
     if has_switch and limit and limit.by == "links" and best > _ROUNDING * limit.gbps:

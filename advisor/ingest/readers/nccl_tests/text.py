@@ -42,7 +42,7 @@ _NUMBER = re.compile(
 # Where a header was pasted into a report, the # that begin its lines are often lost.
 _RANK_LINE = re.compile(
     r"(?:#\s+)?Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?"
-    r"(?:Pid\s+\d{1,10}\s+on\b\s{0,9}(\S{0,255})|on\s{1,9}(\S{1,255})\s{1,9}device\b)"
+    r"(?:Pid\s+\d{1,10}\s+on\b\s{0,10}(\S{0,255})|on\s{1,10}(\S{1,255})\s{1,9}device\b)"
 )
 _SOME_RANK_LINE = re.compile(r"#\s+Rank\s.{1,200}\bdevice\s{1,9}\d")
 _DEVICE = re.compile(

@@ -140,7 +140,7 @@ def _head(plan: Plan) -> list[str]:
 
 _HEADER = [
     "strategy",
-    "dp x tp x pp",
+    "dp[xcp]xtpxpp",
     "batch x acc",
     "ckpt",
     "memory GB",

@@ -15,6 +15,7 @@ from tests.engine.helpers import store_of
 # Rules whose recoverable time is not time in calls with ranks that may be missing: what hosts do,
 # what ranks compute, and what ranks and links differ by among those that were read.
 OTHER_GROUNDS = {
+    "activation-recompute",
     "all-ranks-pause",
     "allocator-retries",
     "blocking-sync",
@@ -32,11 +33,14 @@ OTHER_GROUNDS = {
     "packet-loss",
     "pause-in-every-step",
     "pipeline-bubble",
+    "plain-fp32-matmul",
     "rate-limited-all-gathers",
     "slow-rank-in-stage",
     "slow-ring-link",
     "straggler-rank",
+    "unfused-attention",
     "unsteady-network",
+    "updates-by-parameter",
 }
 
 

@@ -141,7 +141,8 @@ def test_many_rows_of_which_half_gain_nothing_fill_few_texts(
     """GIVEN 100,000 rows with lists in them THEN some are findings (each was held against all)."""
     query = (
         "SELECT i % 2 * 50e6 AS savings_ns, [i, i] AS ranks, 0.99 AS compute_share, "
-        "0 AS exposed_share, 0.5 AS hidden_share FROM (SELECT range AS i FROM range(100000))"
+        "0 AS exposed_share, 0.5 AS hidden_share, NULL AS longest "
+        "FROM (SELECT range AS i FROM range(100000))"
     )
     text = _with_query(query).replace("noise_floor: false", "noise_floor: true\nlimit: 20")
     (tmp_path / "hostile-rows.yaml").write_text(text, encoding="utf-8")

@@ -24,7 +24,7 @@ PRIORITY = 45
 _SIGN = re.compile(rb"(?:^|\n)# {0,10}\w+ *\r?\nsize\(B\) +(?:count +type|scope) ")
 _NAME = re.compile(r"# {0,10}(\w{3,40})$")
 _HEAD = re.compile(
-    r"size\(B\) +(?:count +type +.*latency\(us\)|scope +(\w{2,20}) \(([\w/]{2,10})\))"
+    r"size\(B\) +(?:count +type .*latency\(us\)|scope +(\w{2,20}) \(([\w/]{2,10})\))"
 )
 _TIMED = re.compile(
     r"(\d{1,15}) +\d{1,15} +([\w-]{2,12}) .{0,40}?(\d{1,12}\.\d{6}) .{0,60}?(\d{1,9}\.\d{3}) +"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
-from advisor.ingest.readers.nccl_tests.write import read_benchmark
+from advisor.ingest.readers.nccl_tests.write import read_benchmarks
 from advisor.ingest.readers.osu import LAUNCH
 from advisor.ingest.source import ReadContext, Source
 from advisor.vocabulary.numbers import MOST_RANKS, decimal
@@ -55,8 +55,7 @@ def detect(source: Source) -> bool:
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Write ``bench`` rows; tests that are not compared are counted as dropped."""
-    for source in sources:
-        read_benchmark(source, context, parse, FORMAT, FORMAT)
+    read_benchmarks(sources, context, parse, FORMAT, FORMAT)
 
 
 def parse(lines: Iterable[str], harvest: Harvest) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
-from advisor.ingest.readers.nccl_tests.write import read_benchmark
+from advisor.ingest.readers.nccl_tests.write import read_benchmarks
 from advisor.ingest.source import ReadContext, Source
 from advisor.vocabulary.operations import canonical_op
 
@@ -45,8 +45,7 @@ def detect(source: Source) -> bool:
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Write ``bench`` rows."""
-    for source in sources:
-        read_benchmark(source, context, parse, FORMAT, "torch")
+    read_benchmarks(sources, context, parse, FORMAT, "torch")
 
 
 def parse(lines: Iterable[str], harvest: Harvest) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 
 from advisor.errors import AdvisorError
@@ -17,24 +17,25 @@ _SAME = (
 )
 
 
-def read_benchmark(
-    source: Source,
+def read_benchmarks(
+    sources: Sequence[Source],
     context: ReadContext,
     parse: Callable[[Iterable[str], Harvest], None],
     format: str,
     tool: str,
 ) -> None:
-    """Write and report what ``parse`` harvests from the lines that a program printed."""
-    harvest = Harvest()
-    try:
-        stream, raw = source.open_raw()
-        with stream:
-            parse((without_launcher(line) for _, line, _ in numbered_lines(stream)), harvest)
-            harvest.notes += [raw.damage] if raw.damage else []
-    except AdvisorError as error:
-        harvest.dropped["refused"] += 1
-        harvest.notes.append(error.message)
-    write_harvest(context, source, harvest, format, tool)
+    """Write and report what ``parse`` harvests from the lines of each program's output."""
+    for source in sources:
+        harvest = Harvest()
+        try:
+            stream, raw = source.open_raw()
+            with stream:
+                parse((without_launcher(line) for _, line, _ in numbered_lines(stream)), harvest)
+                harvest.notes += [raw.damage] if raw.damage else []
+        except AdvisorError as error:
+            harvest.dropped["refused"] += 1
+            harvest.notes.append(error.message)
+        write_harvest(context, source, harvest, format, tool)
 
 
 def write_harvest(

@@ -563,6 +563,8 @@ CREATE TABLE link (
   kind VARCHAR,                     -- 'p2p' 'shm' 'net-ib' 'net-socket' 'net-other'
   nic VARCHAR,                      -- NIC index or name
   gdr BOOLEAN,                      -- GPUDirect RDMA used; null if unknown
+  ends_without_gdr INTEGER[],       -- its ranks whose own line has no GPUDirect RDMA
+  ends_read INTEGER,                -- ends whose lines were read: 1 or 2
   communicator VARCHAR              -- communicator it belongs to (commId, or world), null if unknown
 );
 

@@ -177,17 +177,22 @@ UNION ALL SELECT 'nccl-log' FROM network_use
 --   what: 'connections', 'NICs' or 'pairs of GPU and NIC'
 --   without: of them go through host memory
 --   total: of them all
---   ranks: senders that have some without
+--   ranks: whose end has none; the senders where the ends are not told apart
 --   hosts: that have some without
+--   one_sided: of all connections without, the other end has it
 CREATE VIEW gpudirect AS
+WITH ends AS (
+  SELECT unnest(coalesce(nullif(ends_without_gdr, []), [src])) AS rank FROM link
+  WHERE kind = 'net-ib' AND NOT gdr)
 SELECT 'connections' AS what, count(*) FILTER (NOT gdr) AS without, count(*) AS total,
-  list(DISTINCT src ORDER BY src) FILTER (NOT gdr) AS ranks,
-  list(DISTINCT h.host ORDER BY h.host) FILTER (NOT gdr AND h.host IS NOT NULL) AS hosts
-FROM link l LEFT JOIN rank_host h ON h.rank = l.src WHERE l.kind = 'net-ib' HAVING count(*) > 0
+  (SELECT list(DISTINCT rank ORDER BY rank) FROM ends) AS ranks,
+  (SELECT list(DISTINCT host ORDER BY host) FROM ends JOIN rank_host USING (rank)) AS hosts,
+  coalesce(bool_and(len(ends_without_gdr) < ends_read) FILTER (NOT gdr), false) AS one_sided
+FROM link WHERE kind = 'net-ib' HAVING count(*) > 0
 UNION ALL
 SELECT CASE WHEN name LIKE 'GPU%' THEN 'pairs of GPU and NIC' ELSE 'NICs' END,
   count(*) FILTER (value ->> 'enabled' = 'false'), count(*), NULL,
-  list(DISTINCT host ORDER BY host) FILTER (value ->> 'enabled' = 'false' AND host IS NOT NULL)
+  list(DISTINCT host ORDER BY host) FILTER (value ->> 'enabled' = 'false' AND host IS NOT NULL), false
 FROM topology WHERE kind = 'gdr' AND coalesce(value ->> 'net', 'IB') <> 'Socket'
   AND NOT EXISTS (SELECT 1 FROM link WHERE kind LIKE 'net-%')
   AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'net' AND name = 'network' AND value = 'Socket')

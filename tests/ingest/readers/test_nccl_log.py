@@ -145,7 +145,9 @@ def test_gpudirect_per_gpu_and_nic(middle: Store, new: Store) -> None:
 
 def test_gdr_counts_only_where_both_ends_have_it(new: Store) -> None:
     """GIVEN rank 2 receives from rank 1 without GDRDMA though rank 1 sends with it."""
-    assert rows(new, "SELECT src, dst FROM link WHERE NOT gdr") == [(1, 2)]
+    assert rows(new, "SELECT src, dst, ends_without_gdr, ends_read FROM link WHERE NOT gdr") == [
+        (1, 2, [2], 2)
+    ]
 
 
 def test_groups_map_to_global_ranks(new: Store) -> None:

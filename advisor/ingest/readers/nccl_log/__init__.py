@@ -61,6 +61,7 @@ raised-at       uncaught, ""         where that line's exception was raised: fil
 named-by        calls                the same place, where the exception's text is not of the entry:
                                      its calls alone named it
 survived        init                 a later line of the same thread: its communicator was made
+fatal           init                 the line that gave up a communicator, right behind a warning
                                      in spite of the warning in that line
 said-at         time                 when that line was printed, or the last before it with a time:
                                      MM-DD hh:mm:ss.fffffffff. Only where the warnings are of

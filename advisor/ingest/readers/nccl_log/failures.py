@@ -61,6 +61,8 @@ class Failures:
     """The last warning of each process."""
     _in_init: dict[Thread, list[Where]] = field(default_factory=dict)
     """Warnings of each thread since it began to make its last communicator."""
+    _passing: dict[Thread, Where] = field(default_factory=dict)
+    """The last line of each thread but for an error's way, where a job may go on after it."""
     _gave_up: set[tuple[str, int]] = field(default_factory=set)
     """Processes that made no communicator."""
     _files: defaultdict[str, Output] = field(default_factory=lambda: defaultdict(Output))
@@ -129,6 +131,10 @@ class Failures:
             message = None
         if warns and message not in passing():
             self._warned[thread.host, thread.pid] = message or ""
+        if " -> " not in text:
+            self._passing.pop(thread, None)
+        if warns and message in passing():
+            self._passing[thread] = where
         if warns or message is not None:
             in_init = self._in_init.setdefault(thread, [])
             if record.thread is not None and len(in_init) < 64:
@@ -223,6 +229,10 @@ class Failures:
         """An error that no warning tells of, or where a connection was that its peer closed."""
         process = (thread.host, thread.pid)
         message = named(record.text, is_warning=True)
+        if (passed := self._passing.get(thread)) is not None:
+            self._warned[process] = _TRAILED
+            if message == _ENDS_HERE:
+                self._of_run("fatal", "init", record.text[:300], passed)
         if message == _ENDS_HERE and process not in self._gave_up:
             self._gave_up.add(process)
             return self._warning(slot, message, record, where)

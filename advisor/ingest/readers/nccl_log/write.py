@@ -199,7 +199,7 @@ def _tree_of_run(entry: dict[str, Any], ranks: Ranks, member: Member) -> dict[st
 
 def _links(log: Collected, ranks: Ranks) -> Iterator[Row]:
     nics = _nic_names(log)
-    links: dict[tuple[Any, ...], tuple[Connection, str | None, bool | None]] = {}
+    links: dict[tuple[Any, ...], dict[str, tuple[Connection, str | None]]] = {}
     for kept in log.kept:
         record = kept.record
         if not isinstance(record, Connection):
@@ -216,8 +216,11 @@ def _links(log: Collected, ranks: Ranks) -> Iterator[Row]:
         if record.nic_index is not None:
             nic = nics.get((kept.slot.host, record.nic_index), str(record.nic_index))
         key = (src, dst, record.channel, ranks.name(member))
-        links[key] = _merge(links.get(key), record, nic)
-    for (src, dst, channel, name), (record, nic, gdr) in links.items():
+        links.setdefault(key, {})[record.side] = record, nic
+    for (src, dst, channel, name), ends in links.items():
+        # Both ends print a network connection: the sender's NIC, GDR only where both ends have it.
+        record, nic = ends.get("send") or next(iter(ends.values()))
+        gdr = {side: end.gdr for side, (end, _) in ends.items()}
         yield {
             "src": src,
             "dst": dst,
@@ -225,21 +228,13 @@ def _links(log: Collected, ranks: Ranks) -> Iterator[Row]:
             "transport": record.transport,
             "kind": record.kind,
             "nic": nic,
-            "gdr": gdr,
+            "gdr": None if None in gdr.values() else all(gdr.values()),
+            "ends_without_gdr": sorted(
+                dst if side == "receive" else src for side, has in gdr.items() if has is False
+            ),
+            "ends_read": len(ends),
             "communicator": name,
         }
-
-
-def _merge(
-    known: tuple[Connection, str | None, bool | None] | None, record: Connection, nic: str | None
-) -> tuple[Connection, str | None, bool | None]:
-    """Both ends print a network connection: the sender's NIC, GDR only where both ends have it."""
-    if known is None or known[0].side == record.side:
-        return record, nic, record.gdr
-    gdr = None if known[2] is None or record.gdr is None else known[2] and record.gdr
-    if record.side == "send":
-        return record, nic, gdr
-    return known[0], known[1], gdr
 
 
 def _nic_names(log: Collected) -> dict[tuple[str, int], str]:

@@ -195,6 +195,39 @@ def test_an_operation_that_nothing_names_is_unknown_and_said_so() -> None:
 BIG = "     1048576          1024     float     sum      -1    25.87   40.53   40.53       0    26.01   40.31   40.31       0"
 
 
+def test_the_line_that_starts_the_program_counts_ranks() -> None:
+    """GIVEN no list of ranks; WHEN the figures are of as many, or of fewer."""
+    start = "mpirun -n 256 -x NCCL_DEBUG=WARN ./build/all_reduce_perf -b 8 -e 1G -f 2 -g 1 -n 20\n"
+    headings = HEADER[HEADER.index("#       size") :]
+    row = "1073741824     268435456     float     sum    29896   35.91   71.55  1e-06    29411   36.51   72.73  1e-06"
+    fewer = row.replace("71.55", "62.84").replace("72.73", "63.89")  # 1.75: of 8 ranks
+    headings = headings.replace("root   ", "").replace("#wrong", "error")
+    for figures, ranks in ((row, 256), (fewer, 8)):
+        found = parse(start + headings + figures)
+        assert {one.ranks for one in found.measurements} == {ranks}
+
+
+def test_mscclpps_table_begins_with_the_half_in_place() -> None:
+    devices = "".join(
+        f"#  Rank  {rank} Pid  8557{rank} on node1 device  {rank} [000{rank}:00:00.0] NVIDIA A100\n"
+        for rank in range(8)
+    )
+    table = """\
+#                                    in-place                       out-of-place
+#       size         count     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+  1073741824     268435456    17018   63.09  110.41      0
+   536870912     134217728     8600   62.43  109.25      0     8700   61.71  107.99      0
+"""
+    found = parse(devices + table)
+    assert [(one.op, one.ranks, one.in_place, one.time_us) for one in found.measurements] == [
+        ("all_reduce", 8, True, 17018),
+        ("all_reduce", 8, True, 8600),
+        ("all_reduce", 8, False, 8700),
+    ]
+    assert not found.dropped
+
+
 def test_version_codes() -> None:
     assert format_version(version_of_code(22707)) == "2.27.7"
     assert format_version(version_of_code(2804)) == "2.8.4"

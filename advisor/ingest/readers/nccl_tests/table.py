@@ -43,6 +43,8 @@ class Devices:
     names: set[str] = field(default_factory=set)
     listed: Counter[tuple[str, int]] = field(default_factory=Counter)
     unknown: int = 0  # lines whose rank cannot be used
+    started: int | None = None
+    """Ranks that the line which started the program asks for."""
 
     def see(self, group: str, rank: int, host: str) -> None:
         """One line of the list."""
@@ -84,6 +86,7 @@ class Table:
     columns: list[str]
     op: str | None
     devices: Devices
+    in_place_first: bool = False
     rows: list[Row] = field(default_factory=list)
     _ends: int = 0
     _repeats: bool = False
@@ -112,6 +115,11 @@ class Table:
         return "root" in self.columns
 
     @cached_property
+    def has_type(self) -> bool:
+        """Whether rows name their type."""
+        return "type" in self.columns
+
+    @cached_property
     def figures(self) -> list[str]:
         """The columns of figures of one half; a damaged heading may have thousands."""
         first = next((i for i, name in enumerate(self.columns) if name in _TIMES), 0)
@@ -127,9 +135,11 @@ class Table:
         op = self.op or self._op(named, factor)
         if op is None and self.rows:
             harvest.notes.append("the operation of a table is not named: stored as 'unknown'")
-        ranks = self.devices.size or _ranks(op, factor)
+        ranks = self.devices.size or self._started(op, factor) or _ranks(op, factor)
         for row in self.rows:
             places = (True,) if row.starts_in_place else (False, True)
+            if self.in_place_first:  # where it has no other half, nothing stands for it
+                places = (True, False)[: max(1, len(row.values) // len(self.figures))]
             whole = self._halves(row)[: len(places)]
             if len(whole) < len(places):
                 harvest.dropped["row cut"] += len(places) - len(whole)
@@ -157,6 +167,12 @@ class Table:
                         self.apart,
                     )
                 )
+
+    def _started(self, op: str | None, factor: tuple[float, float] | None) -> int | None:
+        """The ranks asked for, unless the figures are of another number: each by itself."""
+        expected = bus_factor(op or "", self.devices.started)
+        differs = factor is None or expected is None or abs(expected - factor[0]) > 2 * factor[1]
+        return None if factor is not None and differs else self.devices.started
 
     def _is_shifted(self, row: Row) -> bool:
         """A figure too many: those behind it stand below the headings of others."""

@@ -8,6 +8,7 @@ in two is put together again.
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import PurePath
 
@@ -52,8 +53,14 @@ _PROGRAM = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|"
     r"gather|scatter|sendrecv|hypercube)_perf)\b"
 )
+# Before the program's name the processes, behind it what each of them starts.
+_PROCESSES = re.compile(
+    r"\b(?:mpi(?:run|exec)|srun|prun)\b.* (?:-np?|-c|--ntasks)[ =]{1,3}(\d{1,6})\s"
+)
+_OF_PROCESS = re.compile(r"\s(?:-[gt]|--ngpus|--nthreads)[ =]{1,3}(\d{1,4})\b")
 _LIBRARY = re.compile(r"nccl-library=(\d+)")
-_LAYOUT = re.compile(r"(?:#\s+)?size\s+count\s+type\b")
+_LAYOUT = re.compile(r"(?:#\s+)?size\s+count\s+(?:type|time)\b")
+_HALVES = re.compile(r"(?:#\s+)?in-place\s+out-of-place$")
 _SETTINGS = re.compile(r"(?:#\s+)?n[Tt]hreads? \d{1,6} n[Gg]pus ")
 _ENDS = ("# Out of bounds values", "# Avg bus bandwidth", "# Errors with asterisks")
 MAX_ROWS = 500_000
@@ -72,6 +79,7 @@ class TableParser:
         self._program: str | None = None
         self._harvest = Harvest()
         self._pending: Row | None = None
+        self._in_place_first = False
         self._devices_open = False
         self._rows = 0
 
@@ -102,6 +110,9 @@ class TableParser:
             return True
         if found := _PROGRAM.search(text):
             self._program = found[1]
+            if processes := _PROCESSES.search(text[: found.start()]):
+                each = map(int, _OF_PROCESS.findall(text[found.end() :]))
+                self._devices = Devices(started=math.prod(each, start=int(processes[1])))
         return False
 
     def finish(self) -> Harvest:
@@ -117,7 +128,7 @@ class TableParser:
             return self._begin(text.lstrip("# ").split())
         if found := _RANK_LINE.match(text):
             if not self._devices_open:
-                self._devices, self._devices_open = Devices(), True
+                self._devices, self._devices_open = Devices(started=self._devices.started), True
             group = found[2] or "0"
             self._devices.see(group, int(found[1]), found[3] or found[4] or "")
             if device := _DEVICE.search(text):
@@ -139,6 +150,8 @@ class TableParser:
             if self._tables:
                 self._tables[-1].end(text)
             return True
+        if _HALVES.match(text) or "out-of-place" in text:
+            self._in_place_first = _HALVES.match(text) is not None
         if settings := _SETTINGS.match(text) is not None:
             self._pending = None
         return settings or text.startswith(("# nccl-tests", "# Collective test")) or "algbw" in text
@@ -146,13 +159,16 @@ class TableParser:
     def _begin(self, names: list[str] | None) -> bool:
         if names is not None:
             op = canonical_op(self._program or "")
-            self._tables.append(Table(half_columns(names), op, self._devices))
+            columns = half_columns(names)
+            self._tables.append(Table(columns, op, self._devices, self._in_place_first))
         return names is not None
 
     def _row_start(self, text: str) -> Row | None:
         text = _TAG.sub(" ", text)
         tokens = text.split()
-        if len(tokens) < 3 or tokens[2] not in TYPES:
+        if self._tables and not self._tables[-1].has_type and all(map(_is_number, tokens)):
+            tokens[2:2] = [""]  # MSCCL++'s test prints none
+        if len(tokens) < 3 or (tokens[2] and tokens[2] not in TYPES):
             return None
         if not tokens[1].isdecimal():
             return None
@@ -167,6 +183,8 @@ class TableParser:
             self._pending = None
             self._harvest.dropped["row without a size"] += 1
             return None
+        if not tokens[2]:
+            return Row(size, "", rest)
         after = text[text.index(tokens[2], text.index(tokens[1])) + len(tokens[2]) :]
         if rest and not _is_number(rest[0]):
             after = after[after.index(rest[0]) + len(rest[0]) :]

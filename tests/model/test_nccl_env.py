@@ -118,6 +118,8 @@ def test_unknown_names_get_a_suggestion() -> None:
     assert only("NCCL_DYNAMIC_CHUNK_SIZE", "1")[0].action == "Did you mean NCCL_CHUNK_SIZE?"
     # What a misspelt former name was replaced by, not the variable that looks like it.
     assert only("NCCL_CHECK_DISABLE", "1")[0].action == "Did you mean NCCL_CHECK_POINTERS?"
+    # A script's own.
+    assert only("NCCL_TEST_PATH", "/opt/nccl-tests")[0].severity == "info"
     assert "spelling" in only("NCCL_XYZZY", "1")[0].action
 
 
@@ -332,6 +334,11 @@ def test_values_that_do_not_mean_what_they_say(name: str, value: str, title: str
 )
 def test_values_in_their_range_pass(name: str, value: str) -> None:
     assert only(name, value) == []
+
+
+def test_a_gid_index_that_no_queue_pair_can_hold_is_named() -> None:
+    assert "out of range: 0 to 255" in titles(only("NCCL_IB_GID_INDEX", "300"))
+    assert "out of range" not in titles(only("NCCL_IB_GID_INDEX", "3"))
 
 
 def test_a_debugging_variable_of_which_nothing_else_is_known_is_named() -> None:

@@ -151,7 +151,11 @@ SELECT issue.variable AS name, issue.value, issue.severity, issue.title, issue.w
   issue.source, issue.effect,
   list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL) AS ranks,
   list(DISTINCT host ORDER BY host) FILTER (host IS NOT NULL) AS hosts
-FROM judged GROUP BY ALL;
+FROM judged
+-- GPUs without NVLink have no switch that could reduce.
+WHERE NOT (issue.variable = 'NCCL_NVLS_ENABLE' AND issue.value = '0'
+  AND EXISTS (FROM named_device) AND NOT EXISTS (FROM named_device WHERE link_gbps > 0))
+GROUP BY ALL;
 
 -- How ranks of different hosts talk: by connections, or by what a log without any says it uses.
 --   connections: null where the log lists none

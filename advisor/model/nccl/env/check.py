@@ -91,7 +91,9 @@ def _names(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIs
         action = f"Did you mean {meant}?" if meant else "Remove it, or check its spelling."
         said = {"newest": format_version(NEWEST), "action": action}
         if version is None or version <= NEWEST:
-            yield remark("unknown-name", name, value, **said)
+            issue = remark("unknown-name", name, value, **said)
+            # Nothing is near it: more likely a script's own than misspelt.
+            yield issue if meant else issue._replace(severity="info")
         else:
             release = format_version(version)
             yield remark("name-of-newer-release", name, value, release=release, **said)

@@ -221,7 +221,7 @@ def make_plan(
         recommended=recommended,
         tied=tuple(as_fast),
         options=(),
-        assumptions=moved + _assumptions(cluster, speed, dtype, peak),
+        assumptions=moved + _assumptions(cluster, speed, dtype, peak, settings),
     )
     return replace(plan, options=single_changes(plan.nearest.estimate, estimated))
 
@@ -238,7 +238,14 @@ def _speed_text(speed: Speed) -> str:
     return f"{text}; no published run on such a device was fitted (--efficiency)"
 
 
-def _assumptions(cluster: Cluster, speed: Speed, dtype: str, peak: float) -> tuple[str, ...]:
+def _assumptions(
+    cluster: Cluster, speed: Speed, dtype: str, peak: float, settings: Settings
+) -> tuple[str, ...]:
+    attention = (
+        "attention writes its scores to memory, as before FlashAttention (--unfused-attention)"
+        if settings.unfused_attention
+        else "attention is fused (FlashAttention): for a program whose is not, --unfused-attention"
+    )
     source = (
         f"collective times: NCCL {format_version(cluster.nccl)}'s own cost model on "
         f"{cluster.machine.name}'s graphs, plus {CALL_OVERHEAD_US:g} us per call; sizes of 1 to 64 "
@@ -253,6 +260,8 @@ def _assumptions(cluster: Cluster, speed: Speed, dtype: str, peak: float) -> tup
         "everything is modelled: profile the job before believing a number",
         f"dense {dtype} peak {peak / 1e12:,.0f} TFLOP/s: {cluster.device.peak_source}",
         _speed_text(speed),
+        f"{attention}; MFU leaves out what is computed again, a published HFU counts it (a third "
+        "more with full checkpointing)",
         source,
         "small micro-batches (below some 4,000 tokens) run slower than that share: not modelled",
         "data-parallel communication hides under compute except its first or last piece, and "

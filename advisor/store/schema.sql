@@ -630,6 +630,7 @@ CREATE TABLE bench_curve (
   in_place_ratio DOUBLE,            -- bandwidth in place / out of place, median of the large sizes; null if one is missing
   wrong BIGINT,                     -- wrong elements; null if not checked
   wrong_bytes BIGINT,               -- the smallest size with some
+  wrong_sizes INTEGER,              -- sizes with some
   apart INTEGER,                    -- as in bench
   like_gbps DOUBLE,                 -- the best of the tables of the same kind of run, at like_bytes
   like_bytes BIGINT,                -- the largest size that they have in common

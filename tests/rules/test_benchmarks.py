@@ -235,6 +235,24 @@ def test_wrong_results_make_the_verdict(tmp_path: Path) -> None:
         assert run.report.verdict.severity.value == "critical"
 
 
+@pytest.mark.parametrize(
+    ("rows", "severity"), [(range(20, 24), "info"), (range(20, 22), "critical")]
+)
+def test_what_was_said_before_a_table_is_over_where_the_table_goes_on(
+    tmp_path: Path, rows: range, severity: str
+) -> None:
+    """MPI says that its network failed and goes on without, and NCCL with its own."""
+    table = printed({**of(230, hosts=1), "rows": [[2**power, 100.0, 100.0] for power in rows]})
+    said = "Open MPI failed an OFI Libfabric library call (fi_endpoint).  This is highly\nunusual\n"
+    (tmp_path / "job.out").write_text(said + table)
+    with advisor.load(tmp_path / "job.out") as run:
+        errors = run.diagnose(select=["nccl-error"]).findings
+        assert [(item.evidence.facts["message"], item.severity.value) for item in errors] == [
+            ("mpi-fabric", severity)
+        ]
+        assert (run.report.verdict.cause == "nccl-error") == (severity == "critical")
+
+
 @pytest.mark.parametrize(("gbps", "is_share"), [(400, True), (500, False)])
 def test_a_figure_above_the_data_sheet_is_no_share_of_it(
     tmp_path: Path, gbps: int, is_share: bool

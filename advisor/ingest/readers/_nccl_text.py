@@ -68,11 +68,14 @@ def _read(source: Source, log: Log, context: ReadContext, format_name: str) -> _
         stream, raw = source.open_raw()
         with stream:
             for number, line, whole in numbered_lines(stream):
+                rows = tables.rows
                 if not tables.feed(line):
                     launcher, text = split_launcher(line)
                     understood += log.feed(text, (path, number), whole=whole, launcher=launcher)
                 elif "NCCL " in line:  # a message inside a row of a table
                     understood += log.feed(line, (path, number))
+                if tables.rows > rows:
+                    log.measured(line, (path, number))
                 if number % 4096 == 0 and context.progress is not None:
                     context.progress(str(source.path), raw.consumed_bytes, source.size)
             damage = raw.damage

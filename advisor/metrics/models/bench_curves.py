@@ -163,6 +163,7 @@ def _row(run: str, curve: Curve, said: Machine | None, alike: Alike) -> dict[str
         "in_place_ratio": _in_place(curve.points),
         "wrong": sum(checked) if checked else None,
         "wrong_bytes": wrong[0].bytes if wrong else None,
+        "wrong_sizes": len(wrong),
         "apart": curve.apart,
         **_likes(curve, alike),
     }

@@ -63,3 +63,47 @@ def test_the_lines_around_a_table_are_no_errors_of_a_job(tmp_path: Path) -> None
         nccl_tests.read([Source.of(path, 0)], ReadContext(store, "r"))
         told = store.con.execute("SELECT * FROM topology WHERE kind IN ('warning', 'output')")
         assert told.fetchall() == []
+
+
+def _table(ranks: int, row: str, end: str = "") -> str:
+    """The ranks, the header and one row of a table that no line names."""
+    listed = "".join(
+        f"#  Rank {rank} Group  0 Pid 1 on h{rank // 4} device {rank % 4} [0x07] A100\n"
+        for rank in range(ranks)
+    )
+    half = "time   algbw   busbw #wrong"
+    header = f"#       size         count      type   redop    root     {half}     {half}\n"
+    return (
+        f"# nThread 1 nGpus 1 minBytes 4 maxBytes 1\n# Using devices\n{listed}{header}{row}\n{end}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "op"),
+    [
+        ("none -1 {half} 0 {half} N/A", "all_to_all"),
+        ("none -1 {half} 0 {half} 0", "all_gather"),
+        ("none -1 {half} N/A {half} N/A", "unknown"),  # results are not checked
+        ("sum -1 {half} 0 {half} 0", "reduce_scatter"),
+        ("sum -1 {whole} 0 {whole} N/A", "send_recv"),
+        ("none 0 {whole} 0 {whole} 0", "broadcast"),
+    ],
+)
+def test_the_form_of_its_rows_names_an_operation(form: str, op: str) -> None:
+    """Reduction, root, what is checked in place, and bus over algorithm bandwidth (8 ranks)."""
+    half, whole = "1000 1073.74 939.52", "1000 1073.74 1073.74"
+    row = f"1073741824 268435456 float {form.format(half=half, whole=whole)}"
+    assert {m.op for m in parse(_table(8, row)).measurements} == {op}
+
+
+def test_small_messages_are_of_the_operation_of_the_tables_around_them() -> None:
+    """GIVEN a run of the program for each size, by one that prints no figures in place."""
+    end = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 0.01\n#\n"
+    small = _table(8, "512 128 float sum -1 112.1 0.00 0.01 N/A", end)
+    large = _table(8, "33554432 8388608 float sum -1 4000 8.39 14.68 N/A", end)
+    harvest = parse(small + large + small)
+    assert [m.op for m in harvest.measurements] == ["all_reduce"] * 3
+    assert not harvest.dropped and not harvest.notes
+    alone = parse(small + small)
+    assert {m.op for m in alone.measurements} == {"unknown"}
+    assert alone.notes == ["the operation of 2 tables is not named: stored as 'unknown'"]

@@ -77,6 +77,10 @@ class Log:
             self._losses.damaged()
         return understood
 
+    def measured(self, line: str, where: Where) -> None:
+        """A row of a benchmark's table, which shows that the program went on."""
+        self._failures.measured(line, where)
+
     def finish(self) -> None:
         """Close what is open at the end of the last file."""
         self._matrix.end()

@@ -144,6 +144,12 @@ class Failures:
             return self._trail(thread, slot, record, where)
         return None
 
+    def measured(self, line: str, where: Where) -> None:
+        """A row of a benchmark's table."""
+        file = self._files[where[0]]
+        file.progress.measured(line, where[1])
+        file.last_words.went_on()
+
     def initialised(self, thread: Thread, line: CommLine, text: str) -> None:
         """What a thread warned of while it made a communicator did not end it where it succeeds."""
         if line.begins or line.ends:

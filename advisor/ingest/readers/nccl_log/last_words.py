@@ -114,6 +114,10 @@ class LastWords:
         if text and not self._is_over and (message is None or message in reported()):
             self._lines.append(Line(number, launcher, text))
 
+    def went_on(self) -> None:
+        """What was seen was said in passing."""
+        self._lines.clear()
+
     def first(self) -> Line | None:
         """The first of the last lines that tells of a failure by itself."""
         return next((line for line in self._lines if strength(line.text) > 0), None)

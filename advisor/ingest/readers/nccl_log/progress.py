@@ -114,6 +114,12 @@ class Progress:
             self._step(text, line)
         return []
 
+    def measured(self, row: str, line: int) -> None:
+        """A row of a benchmark's table: its steps."""
+        if self._is_wrong and len(self._steps) < _STEPS:
+            self._steps.setdefault((row,), line)
+            self._said = " ".join(row.split())[:_LONGEST]
+
     def _remember(self, text: str) -> None:
         if len(self._first) < _FIRST_LINES and not _OF_TRACEBACK.match(text):
             shape = _shape(text)

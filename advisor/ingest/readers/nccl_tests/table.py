@@ -21,6 +21,12 @@ from advisor.vocabulary.numbers import real
 _MOST_ERROR = {"half": 5e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
 _TIMES = {"time", "cputime"}
 _ROUNDING = 0.005  # bandwidths have two decimals
+# Whether a table's rows reduce and have a root, by operation (*RunTest in nccl-tests' src/*.cu).
+_OF_FORM: dict[tuple[bool | None, bool], tuple[str, ...]] = {
+    (False, False): ("all_gather", "all_to_all"),
+    (True, False): ("reduce_scatter", "send_recv"),
+    (False, True): ("broadcast",),
+}
 _MORE_RANKS = 4.0  # times their uncertainty lies between the factors of n and n + 1 ranks
 
 
@@ -32,6 +38,9 @@ class Row:
     dtype: str
     values: list[str]
     starts_in_place: bool = False
+    reduces: bool | None = None
+    """Whether it names a reduction; None where the column is not there."""
+    root: int | None = None
 
 
 @dataclass
@@ -125,19 +134,19 @@ class Table:
         first = next((i for i, name in enumerate(self.columns) if name in _TIMES), 0)
         return [name for name in self.columns[first:] if name != "timestamp"] or ["time"]
 
-    def measured(self, number: int, named: str | None, harvest: Harvest) -> None:
-        """Add the table's measurements to ``harvest``; ``named``: what its file is called after."""
+    def keep_sound(self, dropped: Counter[str]) -> None:
+        """Leave out rows whose figures stand below the headings of others."""
         sound = [row for row in self.rows if not self._is_shifted(row)]
         if len(sound) < len(self.rows):
-            harvest.dropped["row with more figures than columns"] += len(self.rows) - len(sound)
+            dropped["row with more figures than columns"] += len(self.rows) - len(sound)
             self.rows = sound
+
+    def measured(self, number: int, op: str | None, harvest: Harvest) -> None:
+        """Add the table's measurements of an operation to ``harvest``."""
         factor = self._factor()
-        op = self.op or self._op(named, factor)
-        if op is None and self.rows:
-            harvest.notes.append("the operation of a table is not named: stored as 'unknown'")
         ranks = self.devices.size or self._started(op, factor) or _ranks(op, factor)
         for row in self.rows:
-            places = (True,) if row.starts_in_place else (False, True)
+            places = (True,) if row.starts_in_place else (False, True)[: self._halves_printed]
             if self.in_place_first:  # where it has no other half, nothing stands for it
                 places = (True, False)[: max(1, len(row.values) // len(self.figures))]
             whole = self._halves(row)[: len(places)]
@@ -174,6 +183,18 @@ class Table:
         differs = factor is None or expected is None or abs(expected - factor[0]) > 2 * factor[1]
         return None if factor is not None and differs else self.devices.started
 
+    @cached_property
+    def _halves_printed(self) -> int:
+        """One where a whole table has no figures in place: another program's table of this form."""
+        width = len(self.figures)
+        return 1 if self._ends and all(len(row.values) <= width for row in self.rows) else 2
+
+    @property
+    def reduces(self) -> bool | None:
+        """What its rows say alike of a reduction."""
+        said = {row.reduces for row in self.rows}
+        return said.pop() if len(said) == 1 else None
+
     def _is_shifted(self, row: Row) -> bool:
         """A figure too many: those behind it stand below the headings of others."""
         width = len(self.figures) * (1 if row.starts_in_place else 2)
@@ -209,8 +230,11 @@ class Table:
         algbw, busbw = max(pairs)
         return busbw / algbw, busbw / algbw * (_ROUNDING / algbw + _ROUNDING / busbw)
 
-    def _op(self, named: str | None, factor: tuple[float, float] | None) -> str | None:
-        ranks = self.devices.size
+    def op_told(self, named: str | None) -> str | None:
+        """By the program's name, else by its file's (``named``) or by its figures."""
+        if self.op is not None:
+            return self.op
+        factor, ranks = self._factor(), self.devices.size
 
         def fits(op: str) -> bool:
             expected = bus_factor(op, ranks) or 0.0
@@ -221,7 +245,22 @@ class Table:
         # With 2 ranks all_reduce's factor is 1 like others'; above, no other has more than 1.
         if ranks is None:
             return "all_reduce" if factor is not None and factor[0] > 1 + factor[1] else None
-        return "all_reduce" if ranks > 2 and fits("all_reduce") else None
+        if ranks > 2 and fits("all_reduce"):
+            return "all_reduce"
+        alike = _OF_FORM.get((self.reduces, any((row.root or 0) >= 0 for row in self.rows)), ())
+        possible = [op for op in alike if ranks > 2 and fits(op) and op in self._in_place()]
+        return possible[0] if len(possible) == 1 else None
+
+    def _in_place(self) -> frozenset[str]:
+        """The operations that may look so in place: of some N/A stands for a result, as they have
+        none, and where results are checked and right it is one that has.
+        """
+        both = [half for half in map(self._halves, self.rows) if len(half) > 1]
+        checks = {tuple(half.get("#wrong", "") for half in row) for row in both}
+        if checks == {("0", "N/A")}:
+            return frozenset(("all_to_all", "send_recv"))
+        sound = checks == {("0", "0")}
+        return frozenset(("all_gather", "reduce_scatter", "broadcast") if sound else ())
 
 
 def _ranks(op: str | None, factor: tuple[float, float] | None) -> int | None:

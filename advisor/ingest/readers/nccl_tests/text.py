@@ -81,7 +81,7 @@ class TableParser:
         self._pending: Row | None = None
         self._in_place_first = False
         self._devices_open = False
-        self._rows = 0
+        self.rows = 0
 
     def feed(self, line: str) -> bool:
         """Take one line (without colours); True when it belonged to nccl-tests."""
@@ -95,8 +95,8 @@ class TableParser:
             return self._comment(stripped)
         if (row := self._row_start(text)) is not None:
             self._pending = None
-            self._rows += 1
-            if self._rows > MAX_ROWS:
+            self.rows += 1
+            if self.rows > MAX_ROWS:
                 self._harvest.dropped["over the bound of kept rows"] += 1
                 return True
             self._tables[-1].rows.append(row)
@@ -117,8 +117,24 @@ class TableParser:
 
     def finish(self) -> Harvest:
         """Everything read; what no line names is inferred from the file name and the figures."""
-        for number, table in enumerate(self._tables):
-            table.measured(number, op_in_name(self._path), self._harvest)
+        named = op_in_name(self._path)
+        for table in self._tables:
+            table.keep_sound(self._harvest.dropped)
+        told = [table.op_told(named) for table in self._tables]
+        pairs = list(zip(self._tables, told, strict=True))
+        for number, (table, op) in enumerate(pairs):
+            # The figures of small messages are rounded: the tables around them may be of one.
+            others = {other for like, other in pairs if other and like.reduces == table.reduces}
+            told[number] = op or (others.pop() if len(others) == 1 else None)
+            table.measured(number, told[number], self._harvest)
+        unnamed = sum(
+            op is None and bool(table.rows) for op, (table, _) in zip(told, pairs, strict=True)
+        )
+        if unnamed:
+            tables = "a table" if unnamed == 1 else f"{unnamed} tables"
+            self._harvest.notes.append(
+                f"the operation of {tables} is not named: stored as 'unknown'"
+            )
         return self._harvest
 
     def _comment(self, text: str) -> bool:
@@ -186,14 +202,17 @@ class TableParser:
         if not tokens[2]:
             return Row(size, "", rest)
         after = text[text.index(tokens[2], text.index(tokens[1])) + len(tokens[2]) :]
+        reduces = root = None
         if rest and not _is_number(rest[0]):
+            reduces = rest[0] != "none"
             after = after[after.index(rest[0]) + len(rest[0]) :]
             rest = rest[1:]
         if rest and self._has_root(rest):
+            root = int(rest[0])
             after = after[after.index(rest[0]) + len(rest[0]) :]
             rest = rest[1:]
         gap = len(after) - len(after.lstrip())
-        return Row(size, tokens[2], rest, bool(rest) and gap >= _NULL_HALF_SPACES)
+        return Row(size, tokens[2], rest, bool(rest) and gap >= _NULL_HALF_SPACES, reduces, root)
 
     def _has_root(self, rest: list[str]) -> bool:
         """Layouts to 2021 print a root only where the operation has one: the header tells."""

@@ -493,7 +493,7 @@ CREATE TABLE overlap_slowdown (
 CREATE TABLE avoidable_compute (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank
-  kind VARCHAR NOT NULL,            -- 'recomputed' (forward kernels again, in the backward pass) 'scores' (of attention, written and read) 'updates' (parameter by parameter)
+  kind VARCHAR NOT NULL,            -- 'recomputed' (forward kernels again, in the backward pass) 'scores' (of attention, written and read) 'updates' (parameter by parameter) 'layouts' (of convolutions, changed and changed back)
   kernels INTEGER NOT NULL,         -- how many
   ns BIGINT NOT NULL,               -- time that is spared
   rest_ns BIGINT,                   -- of scores: in the products beside them; of updates: what fused ones take too

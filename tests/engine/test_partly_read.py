@@ -27,6 +27,7 @@ OTHER_GROUNDS = {
     "imbalanced-pipeline-stages",
     "jitter",
     "launch-bound",
+    "layout-conversions",
     "network-bound",
     "no-free-core",
     "one-rank-pauses",

@@ -109,3 +109,17 @@ def test_loops_over_many_parameters(tmp_path: Path, names: tuple[str, ...], coun
     assert [row["kernels"] for row in found] == ([count] if count else [])
     if count:
         assert found[0]["ns"] == pytest.approx(count * 2_000 + count * 10_000, rel=0.02)
+
+
+def test_copies_between_the_layouts_of_convolutions(tmp_path: Path) -> None:
+    """Around a convolution cuDNN copies there and back"""
+    there = ("aten::cudnn_convolution", "void cudnn::ops::nchwToNhwcKernel<float, float>", 40.0)
+    product = ("aten::cudnn_convolution", "sm80_xmma_fprop_implicit_gemm_tf32f32", 300.0)
+    back = ("aten::cudnn_convolution", "void cudnn::ops::nhwcToNchwKernel<float, float>", 10.0)
+
+    def step(trace: _Model) -> None:
+        for _ in range(3):
+            trace.run([there, there, product, back, ("aten::relu", "relu_kernel", 20.0)])
+
+    (row,) = _rows(tmp_path, step)
+    assert (row["kind"], row["kernels"], row["ns"]) == ("layouts", 9, 270_000)

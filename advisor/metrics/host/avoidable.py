@@ -1,9 +1,10 @@
 """Compute that a setting or another kernel spares: told from what operators launch, in which order.
 
-Three kinds. ``recomputed``: kernels of the forward pass that run again inside autograd's nodes, as
+Four kinds. ``recomputed``: kernels of the forward pass that run again inside autograd's nodes, as
 activation checkpointing makes them. ``scores``: what reads and writes the scores of attention
 between its two batched products, which a fused kernel keeps on the chip. ``updates``: one operator
 after another on one parameter after another, each a small kernel, where one kernel takes many.
+``layouts``: what cuDNN copies between NCHW and NHWC around convolutions on tensor cores.
 """
 
 from __future__ import annotations
@@ -54,6 +55,12 @@ _SQL = """
     WHERE run = $1 AND k.rank BETWEEN $2 AND $3 AND k.class = 'compute' AND device IS NOT NULL
     ORDER BY k.rank, event_id
 """
+# cudnn::ops::nchwToNhwcKernel and back, in Kineto traces of PyTorch: told by their names alone.
+_LAYOUTS = """
+    SELECT rank, event_id FROM event
+    WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'compute' AND device IS NOT NULL
+      AND (contains(name, 'nchwToNhwc') OR contains(name, 'nhwcToNchw')) ORDER BY ALL
+"""
 
 
 def avoidable_rows(
@@ -65,11 +72,12 @@ def avoidable_rows(
     if not line.on_device or not len(at):
         return []
     at = at[np.argsort(line.launch[at], kind="stable")]
+    rows = _layouts(events, line, at, len(used))
     found = events.read(line.rank, _SQL)
     place = np.searchsorted(found["event_id"], line.event_id[at])
     place = np.minimum(place, max(len(found["event_id"]) - 1, 0))
     if not len(found["event_id"]):
-        return []
+        return rows
     told = (found["event_id"][place] == line.event_id[at]) & (line.kind[at] == COMPUTE)
     inside = _inside(spans.select(NODE), line.thread[at], line.launch[at])
 
@@ -92,7 +100,6 @@ def avoidable_rows(
 
     start, end = line.start[at], line.end[at]
     kernel, operator = found["kernel"][place], np.where(told, found["operator"][place], 0)
-    rows = []
     again = _again(kernel, told & ~inside, told & inside, flag("forward"))
     if again.any():
         rows.append(row("recomputed", again, Intervals.of(start[again], end[again]).length, None))
@@ -107,6 +114,15 @@ def avoidable_rows(
         spared = int(np.minimum(took, _EMPTY_NS).sum()) + _pauses(start[loop], end[loop])
         rows.append(row("updates", loop, spared, int(np.maximum(took - _EMPTY_NS, 0).sum())))
     return rows
+
+
+def _layouts(events: Events, line: Timeline, at: Int64s, steps: int) -> list[dict[str, Any]]:
+    at = at[np.isin(line.event_id[at], events.read(line.rank, _LAYOUTS)["event_id"])]
+    if not len(at):
+        return []
+    spared = Intervals.of(line.start[at], line.end[at]).length
+    row = {"run": events.run, "rank": line.rank, "kind": "layouts"}
+    return [{**row, "kernels": round(len(at) / steps), "ns": round(spared / steps)}]
 
 
 def _inside(nodes: Spans, thread: Int64s, launch: Int64s) -> Bools:

@@ -132,6 +132,7 @@ CREATE TABLE rank_content (
   annotations BIGINT NOT NULL,      -- annotated ranges
   python_calls BIGINT NOT NULL,     -- Python functions
   backend_spans BIGINT NOT NULL,    -- spans of a host-driven backend such as gloo
+  updates BIGINT,                   -- steps of torch's optimizers
   device_events BIGINT NOT NULL,    -- kernels, copies and the like
   kernel_ns BIGINT NOT NULL,        -- sum of all kernels' time
   known_ns BIGINT NOT NULL,         -- of it in kernels that are understood: by their name, or launched by PyTorch's operators

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+import advisor
 from advisor.metrics import derive
 from advisor.metrics.steps.optimizer import _ends
 from tests.metrics.support import load_trace, store_of
+from tests.real2.test_generated import GEMM, Trace
 
 MS = 1_000_000
 
@@ -63,3 +65,36 @@ def test_a_rank_without_optimizer_steps_leaves_all_to_the_period(fixtures_dir: P
     events = traces[0]["traceEvents"]
     traces[0]["traceEvents"] = [e for e in events if "Optimizer" not in str(e.get("name"))]
     assert {row[4] for row in steps_of(traces)} <= {"collective-period", "whole-trace"}
+
+
+def test_what_lies_between_two_recordings_of_a_rank_is_of_no_step(tmp_path: Path) -> None:
+    """GIVEN one recording for each step, which the profiler writes for 40 ms before the next."""
+    trace = Trace()
+    for begin in range(0, 700_000, 140_000):
+        span = {"pid": "Spans", "tid": "PyTorch Profiler", "ts": begin, "dur": 100_000}
+        name = "PyTorch Profiler (0)"
+        trace.events.append(
+            {"ph": "X", "cat": "Trace", "name": name, **span, "args": {"Op count": 0}}
+        )
+        for number in range(10):
+            trace.kernel(GEMM, begin + 100 + 9_900 * number, 9_900, begin + 50 + number)
+        trace.host("Optimizer.step#Adam.step", begin + 80, 20, cat="user_annotation")
+    trace.write(tmp_path)
+    with advisor.load(tmp_path) as run:
+        steps = run.sql("SELECT end_ns - start_ns AS ns, source FROM step WHERE used")
+    assert list(steps["ns"]) == [99 * MS] * 4
+    assert set(steps["source"]) == {"optimizer-step"}
+
+
+def test_ranks_that_train_without_exchanging_anything_are_named(tmp_path: Path) -> None:
+    """A plan of tensor parallelism that names no module of the model leaves every rank alone."""
+    for rank in (0, 1):
+        trace = Trace(rank, 2)
+        for begin in range(0, 800_000, 100_000):
+            trace.host("aten::mm", begin + 40, 20, **{"External id": 1})
+            trace.kernel(GEMM, begin + 100, 99_000, begin + 50)
+            trace.host("Optimizer.step#Adam.step", begin + 80, 20, cat="user_annotation")
+        trace.write(tmp_path)
+    with advisor.load(tmp_path) as run:
+        assert run.report.verdict.cause == "unsynchronised-ranks"
+        assert run.report.verdict.title == "All 2 ranks train without exchanging anything."

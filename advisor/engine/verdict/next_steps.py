@@ -57,10 +57,12 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
         case "no-communication":
             idles = it.shares is not None and it.shares.idle >= LOST
             host = [_of_host(it)] if idles else []
-            if it.coverage is not None and it.coverage.may_hide():
+            if it.coverage is not None and (it.coverage.may_hide() or it.facts.all_ranks):
                 host.insert(0, say(STEPS, "unknown-kernels", {}))
             if it.facts.steps < 2:
                 return [*how_to_record.more_steps(sandbox), *host]
+            if it.facts.all_ranks and host:
+                return host
             return [*host, *how_to_record.all_ranks(sandbox)]
         case "never-met":
             return [say(STEPS, "one-run", {})]

@@ -17,6 +17,8 @@ from advisor.store.columns import MISSING
 from advisor.store.events import Events
 
 _FEWEST = 3
+# The event that Kineto writes for the time that a file covers.
+_RECORDING = "PyTorch Profiler (%"
 # Several optimizers, or one per parameter, step close together: what is nearer to the next than
 # this share of the second longest distance (the longest may be a pause) belongs to the same step.
 _TOGETHER = 0.1
@@ -33,7 +35,9 @@ def optimizer_steps(events: Events, lines: Mapping[int, Timeline]) -> dict[int, 
         ends = _ends([(s, e) for _, s, e in found])
         if len(ends) < _FEWEST:
             return None
-        result[rank] = device_windows(_between(ends, line), line)
+        begun = sorted(start for _, start, _ in host_annotations(events, rank, _RECORDING))
+        steps = device_windows(_between(ends, line, begun), line)
+        result[rank] = Steps(tuple(_seen(step, line, begun) for step in steps.steps))
     # Steps have the same number on all ranks only where all of them saw the same ones.
     whole = {len(steps.steps) for steps in result.values()}
     return result if len(whole) == 1 else None
@@ -50,12 +54,25 @@ def _ends(spans: Sequence[tuple[int, int]]) -> list[int]:
     return [int(end) for end in np.maximum.accumulate(ends)[last]]
 
 
-def _between(ends: Sequence[int], line: Timeline) -> list[Step]:
+def _seen(step: Step, line: Timeline, begun: Sequence[int]) -> Step:
+    """A step of the device up to its last event before another of the recordings ``begun``: between
+    two of them the profiler writes the first."""
+    later = next((at for at in begun if step.start < at < step.end), None)
+    if later is None or not line.on_device:
+        return step
+    own = line.end[(line.start >= step.start) & (line.start < later)]
+    return step._replace(end=int(own.max(initial=step.start)))
+
+
+def _between(ends: Sequence[int], line: Timeline, begun: Sequence[int]) -> list[Step]:
+    """``begun``: when the recordings did; what lies before one of them is of no step."""
     asked = line.launch[line.launch != MISSING] if line.on_device else line.start
     low = min(int(asked.min()), ends[0]) if len(asked) else ends[0]
     high = max(int(line.end.max()), ends[-1] + 1) if len(line) else ends[-1] + 1
     edges = [low, *ends, high]
-    return [
-        Step(number, start, end, start, end, 0 < number < len(ends), "optimizer-step")
-        for number, (start, end) in enumerate(itertools.pairwise(edges))
-    ]
+    steps = []
+    for number, (start, end) in enumerate(itertools.pairwise(edges)):
+        begin = max((at for at in begun if start < at < end), default=start)
+        whole = 0 < number < len(ends)
+        steps.append(Step(number, begin, end, begin, end, whole, "optimizer-step"))
+    return steps

@@ -83,6 +83,7 @@ _KINDS = """
       count(*) FILTER (class = 'annotation' AND category IS DISTINCT FROM 'Trace' AND dur_ns > 0) AS annotations,
       count(*) FILTER (class = 'python') AS python_calls,
       count(*) FILTER (class = 'comm' AND device IS NULL) AS backend_spans,
+      count(*) FILTER (device IS NULL AND starts_with(name, 'Optimizer.step#')) AS updates,
       coalesce(bool_or(class = 'runtime' AND contains(name, 'GraphLaunch')), false) AS graphs,
       count(*) FILTER (device IS NOT NULL AND category IS DISTINCT FROM 'gpu_user_annotation') AS device_events
     FROM event WHERE run = $1 GROUP BY rank ORDER BY rank
@@ -168,7 +169,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
     blocking = dict(rows(con, _BLOCKING, [run])) if on_device else {}
     ((torchs,),) = rows(con, "SELECT bool_or(format = 'kineto') FROM source WHERE run = $1", [run])
     found = []
-    for rank, ops, runtime, launches, notes, python, spans, graphs, events in kinds:
+    for rank, ops, runtime, launches, notes, python, spans, updates, graphs, events in kinds:
         all_ns, known_ns, unknown, groups, by_torch = kernels.get(rank, (0, 0, [], Counter(), None))
         found.append(
             {
@@ -180,6 +181,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
                 "annotations": notes,
                 "python_calls": python,
                 "backend_spans": spans,
+                "updates": updates,
                 "device_events": events,
                 "kernel_ns": min(all_ns, INT64_MAX),
                 "known_ns": min(known_ns, INT64_MAX),

@@ -184,19 +184,23 @@ UNION ALL SELECT 'nccl-log' FROM network_use
 --   ranks: whose end has none; the senders where the ends are not told apart
 --   hosts: that have some without
 --   one_sided: of all connections without, the other end has it
+--   is_slingshot: they go over libfabric's provider cxi; its others have GPUs that cannot do it
 CREATE VIEW gpudirect AS
-WITH ends AS (
-  SELECT unnest(coalesce(nullif(ends_without_gdr, []), [src])) AS rank FROM link
-  WHERE kind = 'net-ib' AND NOT gdr)
+WITH told AS (
+  FROM link WHERE kind = 'net-ib' OR kind = 'net-other' AND gdr IS NOT NULL
+    AND EXISTS (FROM topology WHERE kind = 'net' AND name = 'OFI' AND contains(value, '"cxi"'))
+), ends AS (
+  SELECT unnest(coalesce(nullif(ends_without_gdr, []), [src])) AS rank FROM told WHERE NOT gdr)
 SELECT 'connections' AS what, count(*) FILTER (NOT gdr) AS without, count(*) AS total,
   (SELECT list(DISTINCT rank ORDER BY rank) FROM ends) AS ranks,
   (SELECT list(DISTINCT host ORDER BY host) FROM ends JOIN rank_host USING (rank)) AS hosts,
-  coalesce(bool_and(len(ends_without_gdr) < ends_read) FILTER (NOT gdr), false) AS one_sided
-FROM link WHERE kind = 'net-ib' HAVING count(*) > 0
+  coalesce(bool_and(len(ends_without_gdr) < ends_read) FILTER (NOT gdr), false) AS one_sided,
+  min(kind) = 'net-other' AS is_slingshot
+FROM told HAVING count(*) > 0
 UNION ALL
 SELECT CASE WHEN name LIKE 'GPU%' THEN 'pairs of GPU and NIC' ELSE 'NICs' END,
   count(*) FILTER (value ->> 'enabled' = 'false'), count(*), NULL,
-  list(DISTINCT host ORDER BY host) FILTER (value ->> 'enabled' = 'false' AND host IS NOT NULL), false
+  list(DISTINCT host ORDER BY host) FILTER (value ->> 'enabled' = 'false' AND host IS NOT NULL), false, false
 FROM topology WHERE kind = 'gdr' AND coalesce(value ->> 'net', 'IB') <> 'Socket'
   AND NOT EXISTS (SELECT 1 FROM link WHERE kind LIKE 'net-%')
   AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'net' AND name = 'network' AND value = 'Socket')

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import duckdb
 from numpy.typing import NDArray
 
 from advisor.engine.allowance import RULE_S, Allowance
-from advisor.engine.answers import as_arrays, as_rows
 from advisor.engine.memory_limit import MemoryLimit
 from advisor.engine.query_text import refused
 from advisor.engine.reference import add_functions
@@ -94,15 +94,15 @@ class Sandbox(RunTables):
         SELECT, names a parameter that does not exist, fails, or exceeds the time limit.
         """
         if "$" in sql:
-            return self._run(sql, values, as_rows)
+            return self._run(sql, values, _as_rows)
         # What rules need is asked again and again, and nothing changes meanwhile.
         if sql not in self._answers:
-            self._answers[sql] = self._run(sql, values, as_rows)
+            self._answers[sql] = self._run(sql, values, _as_rows)
         return self._answers[sql]
 
     def arrays(self, sql: str, values: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """The columns of :meth:`select` as arrays; none of them may hold nulls."""
-        return self._run(sql, values, as_arrays)
+        return self._run(sql, values, _as_arrays)
 
     def _run(
         self, sql: str, values: Mapping[str, Any], fetch: Callable[[duckdb.DuckDBPyConnection], T]
@@ -173,3 +173,25 @@ class Sandbox(RunTables):
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
+
+
+def _as_rows(result: duckdb.DuckDBPyConnection) -> tuple[list[str], list[Sequence[Any]]]:
+    """Names and rows; SQL's 0.5 is a decimal, which Python adds to no float: a float here."""
+    columns = result.description or []
+    exact = {number for number, column in enumerate(columns) if "DECIMAL" in str(column[1])}
+    found: list[Sequence[Any]] = result.fetchall()
+    if exact:
+        found = [[_real(v) if n in exact else v for n, v in enumerate(row)] for row in found]
+    return [column[0] for column in columns], found
+
+
+def _real(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_real(item) for item in value]
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _as_arrays(result: duckdb.DuckDBPyConnection) -> dict[str, NDArray[Any]]:
+    """The columns by name."""
+    found: dict[str, NDArray[Any]] = result.fetchnumpy()
+    return found

@@ -7,6 +7,7 @@ reader never sees half a file; what was recorded before an exception is exported
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -25,8 +26,8 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from advisor.config.atomic_files import removed_at_end
 from advisor.profile import cores, names
-from advisor.profile.garbage import collections_marked
 from advisor.profile.objects import pickling_marked
+from advisor.profile.ranges import Range
 
 GLOO_THREAD_NAME = "pt_gloo_runloop"
 _THREADS_PER_GLOO_INTERFACE = 2
@@ -87,7 +88,7 @@ class Recording:
 
     def __enter__(self) -> Recording:
         self._marks.enter_context(pickling_marked())
-        self._marks.enter_context(collections_marked())
+        self._marks.enter_context(_collections_marked())
         self._profiler.__enter__()
         return self
 
@@ -252,3 +253,28 @@ def gloo_groups() -> list[str]:
     names_of = world.pg_names
     created = [g for g in world.pg_map if "gloo" in str(world.pg_backend_config.get(g, ""))]
     return [str(names_of[group]) for group in created]
+
+
+_FULL = 2  # the generation that a collection of all objects has (docs.python.org, module gc)
+
+
+@contextmanager
+def _collections_marked() -> Iterator[None]:
+    """While the body runs, full collections of garbage, in which the host runs nothing else, are
+    ranges; younger ones take microseconds.
+
+    torch's own record_python_gc_info needs recorded stacks, which slow every call.
+    """
+    opened: list[Range] = []
+
+    def mark(phase: str, about: dict[str, Any]) -> None:
+        if opened:
+            opened.pop().close()
+        if phase == "start" and about["generation"] == _FULL:
+            opened.append(Range(names.COLLECTION))
+
+    gc.callbacks.append(mark)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(mark)

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.vocabulary.bandwidth import bus_factor
-from advisor.whatif.latency_prior import is_plausible, split
 from advisor.whatif.program import Call, Program
 
 Floats = NDArray[np.float64]
@@ -148,10 +147,10 @@ def fit_service(
         time, (share, sigma_share) = a + b * typical, curve.latency(round(typical))
         a, a_sigma = share * time, sigma_share * time
         b = (time - a) / typical
-    elif not identified and not is_plausible(b * typical, wire):
+    elif not identified and not _is_plausible(b * typical, wire):
         time = a + b * typical
         quickest = min(min(values) / count for (count, _), values in observed.items())
-        a, a_sigma = split(time, wire, prior, quickest)
+        a, a_sigma = _split(time, wire, prior, quickest)
         b = (time - a) / typical
     deviation = [
         abs(value - (a * count + b * volume)) / max(a * count + b * volume, 1.0)
@@ -239,3 +238,48 @@ def _fit(
     if b < 0:
         return float((design[:, 0] @ target) / (design[:, 0] @ design[:, 0])), 0.0, a_sigma
     return a, b, a_sigma
+
+
+# How much of a call is latency where the trace does not tell: all its calls are of one make-up. A
+# run whose calls always ran in one and the same burst gives one number, the time of a typical
+# call. The latency assumed before any call is seen then leaves the rest to the bytes. Where that
+# would be a link slower than any that is used for training, it is likelier that the hops are slow:
+# eight processes that share two cores need a third of a millisecond for each. Latency and rate are
+# then each taken as known to a factor only, and what is likeliest of those that give the time seen
+# is told with how unsure it is. Every call pays its latency, so that it is no more than the
+# quickest call of that make-up took: what others took longer is other traffic, or a wait for a
+# core, which larger calls meet as well.
+# Bytes per second that a rank's link has at least, as far as is assumed: 1 Gbit/s.
+_LEAST_RATE = 1.25e8
+# How far below that is still taken for the link's: what is shared among several calls and ranks.
+_PLAUSIBLE = 0.4
+# Standard deviations of the logarithms of a hop's latency (a factor of e) and of a link's rate
+# below the least (a factor of three).
+_HOP_FACTOR = 1.0
+_RATE_FACTOR = float(np.log(3.0))
+
+
+def _is_plausible(bytes_ns: float, wire_bytes: float) -> bool:
+    """Whether ``wire_bytes`` may have taken ``bytes_ns`` on some link."""
+    return wire_bytes >= _PLAUSIBLE * _LEAST_RATE * bytes_ns / 1e9
+
+
+def _split(
+    typical_ns: float, wire_bytes: float, latency_ns: float, quickest_ns: float
+) -> tuple[float, float]:
+    """The latency within a call of ``typical_ns``, ns, and its standard deviation, ns.
+
+    ``wire_bytes`` is what each link carries for that call, ``latency_ns`` the latency assumed
+    before any call is seen, ``quickest_ns`` what the quickest such call took.
+    """
+    share = np.linspace(0.0, min(1.0, quickest_ns / typical_ns), 1001)[1:-1]
+    latency = np.log(share * typical_ns / latency_ns) / _HOP_FACTOR
+    slower = np.log((1 - share) * typical_ns / 1e9 * _LEAST_RATE / wire_bytes)
+    rate = np.maximum(slower, 0.0) / _RATE_FACTOR
+    # Densities of logarithms, over the line on which both add up to what was seen.
+    weight = np.exp(-(latency**2 + rate**2 - (latency**2 + rate**2).min()) / 2)
+    weight /= share * (1 - share)
+    weight /= weight.sum()
+    mean = float((share * weight).sum())
+    sigma = float(np.sqrt(((share - mean) ** 2 * weight).sum()))
+    return mean * typical_ns, sigma * typical_ns

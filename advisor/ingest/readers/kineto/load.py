@@ -13,7 +13,6 @@ from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto import event_fields
 from advisor.ingest.readers.kineto.accelerators import place_on_devices
 from advisor.ingest.readers.kineto.contents import summarise
-from advisor.ingest.readers.kineto.copy_engines import mark_collective_copies
 from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.delete_rows import delete_covered, delete_foreign, forget
 from advisor.ingest.readers.kineto.insert import insert
@@ -70,7 +69,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     pair_begin_end(traces, context)
     place_on_devices(traces, context)
     delete_repeated(traces, context)
-    mark_collective_copies(context)
+    _mark_collective_copies(context)
     _count_durations(traces, context)
     _count_numbers(traces, context)
     number_unnumbered(traces, context)
@@ -224,4 +223,31 @@ def _shift(trace: Trace, shift: int, context: ReadContext) -> None:
         context.con.execute(
             "UPDATE event SET start_ns = start_ns + ? WHERE run = ? AND event_id BETWEEN ? AND ?",
             [shift, context.run, trace.first_id, trace.last_id],
+        )
+
+
+# Copies by which a collective moves its data: NCCL's copy-engine collectives run no kernel. Since
+# 2.28 all-gathers, all-to-alls, scatters and gathers of registered buffers go over the copy
+# engines where ``NCCL_CTA_POLICY=2`` asks for it (NVIDIA/nccl src/ce_coll.cc). Kineto records
+# copies between devices; c10d's annotation, in which they are launched, says what they are.
+_PEER_COPY = "class = 'memory' AND device IS NOT NULL AND contains(name, 'PtoP')"
+_OF_COLLECTIVES = f"""
+UPDATE event SET class = 'comm' WHERE run = $run AND event_id IN (
+  SELECT c.event_id FROM (FROM event WHERE run = $run AND {_PEER_COPY}) c
+  JOIN event l ON l.run = $run AND l.event_id // $file = c.event_id // $file
+    AND l.correlation = c.correlation AND l.class = 'runtime' AND c.correlation > 0
+  JOIN event a ON a.run = $run AND a.event_id // $file = c.event_id // $file AND a.tid = l.tid
+    AND a.device IS NULL AND starts_with(a.name, 'nccl:')
+    AND l.start_ns BETWEEN a.start_ns AND a.start_ns + a.dur_ns)
+"""
+
+
+def _mark_collective_copies(context: ReadContext) -> None:
+    """Make copies between devices that c10d launched in a collective communication."""
+    found = context.con.execute(
+        f"SELECT 1 FROM event WHERE run = ? AND {_PEER_COPY} LIMIT 1", [context.run]
+    ).fetchone()
+    if found is not None:
+        context.con.execute(
+            _OF_COLLECTIVES, {"run": context.run, "file": event_fields.IDS_PER_FILE}
         )

@@ -14,8 +14,6 @@ from fnmatch import fnmatchcase
 
 from advisor.model.nccl.env.choices import check_choices
 from advisor.model.nccl.env.issue import EnvIssue
-from advisor.model.nccl.env.limits import check_limits
-from advisor.model.nccl.env.ranges import check_ranges, debugging_only
 from advisor.model.nccl.env.statements import remark, statements
 from advisor.model.nccl.env.table import NEWEST, value_read, variables
 from advisor.model.nccl.env.words import check_words
@@ -51,10 +49,10 @@ def check_env(
             found += _redundant(name, value.strip(), version)
     plain = {name: value.strip() for name, value in env.items() if "$" not in value}
     found += check_choices(plain, version, functions)
-    found += check_limits(plain, version)
+    found += _check_limits(plain, version)
     found += check_words(plain, version)
-    found += check_ranges(plain)
-    found += debugging_only(found, plain)
+    found += _check_ranges(plain)
+    found += _debugging_only(found, plain)
     known = variables()
     complete = [
         issue._replace(
@@ -130,3 +128,73 @@ def _redundant(name: str, value: str, version: NcclVersion | None) -> Iterator[E
         return
     if value_read(name, value) == str(variable.default(version)):
         yield remark("default", name, value, release=format_version(version))
+
+
+# NCCL reads a number with C's strtoll (src/misc/param.cc): the digits at the start count and a
+# word counts as 0, without a message.
+_NUMBER = re.compile(r"[-+]?([0-9]+|0[xX][0-9a-fA-F]+)")
+
+
+def _check_ranges(env: Mapping[str, str]) -> Iterator[EnvIssue]:
+    """Words where a number is read, and numbers out of their range."""
+    known, ranges = variables(), statements().ranges
+    for name, value in env.items():
+        if not value or name not in known:
+            continue
+        if known[name].kind == "integer" and not _NUMBER.fullmatch(value):
+            yield remark("no-number", name, value, read=value_read(name, value))
+        elif name in ranges and re.fullmatch(r"[-+]?[0-9]{1,99}", value):
+            low, high = ranges[name]
+            # -1 and -2 are how NCCL writes "as by default".
+            if not low <= int(value) <= high and int(value) not in (-1, -2):
+                yield remark("out-of-range", name, value, low=low, high=high)
+
+
+def _debugging_only(found: list[EnvIssue], env: Mapping[str, str]) -> Iterator[EnvIssue]:
+    """Variables of the guide's class D of which nothing else was said."""
+    said = {issue.variable for issue in found}
+    known = variables()
+    for name, value in env.items():
+        if value and name not in said and name in known and known[name].category == "D":
+            if value == "0" and name.endswith(("_DISABLE", "_POINTERS")):
+                continue  # switched off: as without it
+            yield remark("for-debugging", name, value)
+
+
+def _check_limits(env: Mapping[str, str], version: NcclVersion | None) -> Iterator[EnvIssue]:
+    """Settings that contradict or limit one another."""
+    number = {
+        name: int(value) for name, value in env.items() if re.fullmatch(r"[0-9]{1,99}", value)
+    }
+    least, most = number.get("NCCL_MIN_CTAS"), number.get("NCCL_MAX_CTAS")
+    if least is not None and most is not None and least > most:
+        yield remark("least-over-most", "NCCL_MIN_CTAS", str(least), most=most)
+    limit = 64 if version is None or version >= (2, 25, 0) else 32
+    for name in ("NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"):
+        if number.get(name, 0) > limit:
+            yield remark("most-channels", name, env[name], limit=limit)
+    if "NCCL_MAX_CTAS" in number and "NCCL_MAX_NCHANNELS" in number:
+        yield remark("two-limits", "NCCL_MAX_NCHANNELS", env["NCCL_MAX_NCHANNELS"])
+    sockets = number.get("NCCL_SOCKET_NTHREADS", 1) * number.get("NCCL_NSOCKS_PERTHREAD", 1)
+    if sockets > 64:
+        name = "NCCL_NSOCKS_PERTHREAD"
+        yield remark("most-sockets", name, env.get(name, ""), sockets=sockets)
+    name = "NCCL_TUNER_CONFIG_FILE"
+    if name in env and "NCCL_TUNER_PLUGIN" not in env:
+        yield remark("no-tuner", name, env[name])
+    if name in env and version is not None and version < (2, 22, 0):
+        yield remark("old-tuner", name, env[name])
+    yield from _replaced(number)
+
+
+def _replaced(number: Mapping[str, int]) -> Iterator[EnvIssue]:
+    """Numbers for which NCCL takes another (getNthreads of src/graph/tuning.cc)."""
+    for name, least, most in (("NCCL_NTHREADS", 64, 512), ("NCCL_LL128_NTHREADS", 160, 640)):
+        threads = number.get(name)
+        if threads is None or threads == 0 or (threads % 32 == 0 and least <= threads <= most):
+            continue
+        taken = least if threads % 32 == 0 and threads < least else most
+        yield remark("other-threads", name, str(threads), taken=taken, least=least, most=most)
+    size = number.get("NCCL_BUFFSIZE", 1)
+    if size.bit_count() != 1:
+        yield remark("odd-buffer", "NCCL_BUFFSIZE", str(size))

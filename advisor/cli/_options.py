@@ -10,9 +10,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import click
 
@@ -35,8 +34,7 @@ class FiniteRange(click.FloatRange):
 ABOVE_ZERO = FiniteRange(min=0, min_open=True)
 
 
-@dataclass(frozen=True)
-class _Parameter:
+class _Parameter(NamedTuple):
     make: Callable[..., Any]
     flags: tuple[str, ...]
     how: dict[str, Any]

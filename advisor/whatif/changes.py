@@ -71,7 +71,7 @@ def with_bucket_cap(
     totals = [sum(sizes[index] for index in bucket) for bucket in buckets]
     times = regrouped_ns(program, totals, model)
     for number, (bucket, total, time) in enumerate(zip(buckets, totals, times, strict=True)):
-        calls[first_id + number] = replace(template, bytes=total, service_ns=time)
+        calls[first_id + number] = template._replace(bytes=total, service_ns=time)
         closes[max(bucket)] = first_id + number
     items = {rank: _rebucket(of_rank, gradients, closes) for rank, of_rank in program.items.items()}
     return program.with_items(items, calls)
@@ -89,14 +89,12 @@ def _rebucket(items: list[Item], gradients: set[int], closes: dict[int, int]) ->
     for position, item in enumerate(items):
         if position == final:
             result += [Wait(call) for call in closes.values()]
-        if isinstance(item, Issue | Wait) and item.call in gradients:
-            continue
         if isinstance(item, Mark) and item.kind == "gradient":
             if seen in closes:
                 result.append(Issue(closes[seen]))
             seen += 1
-            continue
-        result.append(item)
+        elif isinstance(item, Work | Mark) or item.call not in gradients:
+            result.append(item)
     if final == len(items):
         result += [Wait(call) for call in closes.values()]
     return compact(result)
@@ -104,7 +102,7 @@ def _rebucket(items: list[Item], gradients: set[int], closes: dict[int, int]) ->
 
 def with_service(program: Program, change: Callable[[int, Call], float]) -> Program:
     """The step with another service time for each call: ``change(call_id, call)`` in ns."""
-    calls = {key: replace(row, service_ns=change(key, row)) for key, row in program.calls.items()}
+    calls = {key: row._replace(service_ns=change(key, row)) for key, row in program.calls.items()}
     return program.with_items(program.items, calls)
 
 
@@ -200,7 +198,7 @@ def _with_segments(items: list[Item], lengths: dict[Segment, float]) -> list[Ite
         total = sum(item.ns for item in pending if isinstance(item, Work))
         factor = lengths.get(key, total) / total if total else 1.0
         result.extend(
-            replace(item, ns=item.ns * factor) if isinstance(item, Work) else item
+            item._replace(ns=item.ns * factor) if isinstance(item, Work) else item
             for item in pending
         )
         pending.clear()

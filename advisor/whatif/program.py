@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Share = Literal["call", "bytes", "unit"]
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(NamedTuple):
     """The call that some work is done for, and how it depends on that call.
 
     ``call`` work vanishes with the call and is done once for calls that become one; ``bytes`` work
@@ -29,8 +28,7 @@ class Owner:
     share: Share
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """Time that passes on the rank: compute, host overhead, anything that is not waiting.
 
     ``ns`` is what it takes while none of the rank's calls moves data.
@@ -40,8 +38,7 @@ class Work:
     owner: Owner | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(NamedTuple):
     """The rank hands a call to the backend and goes on.
 
     ``after``: the call on another stream whose end this one waits for (HSDP sums over the replicas
@@ -52,8 +49,7 @@ class Issue:
     after: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """The rank goes on only when the call is over."""
 
     call: int
@@ -71,8 +67,7 @@ class Mark:
 Item = Work | Issue | Wait | Mark
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One collective or transfer of several ranks.
 
     ``service_ns`` is the time it needs when it has the network for itself; ``channel`` is the

@@ -136,6 +136,7 @@ class Recorded:
             chosen,
         )
         self._times = [event[1] for event in self._events]
+        self._copied: dict[str, list[tuple[int, int, int]]] = {}
         busy = events.read(
             rank,
             f"WITH {_SPAN} SELECT rank, start_ns, end_ns FROM activity JOIN span USING (rank) "
@@ -204,13 +205,15 @@ class Recorded:
 
     def copied(self, window: Window, operator: str) -> list[tuple[int, int, int]]:
         """When the host began an operator, and its kernels begin and end, inside the window."""
-        found = []
-        for host, until in (event[1:3] for event in self._events if event[0] == operator):
-            own = slice(*np.searchsorted(self._launched, (host, until + 1)))
-            begun, finished = self._begun[own], self._finished[own]
-            if len(begun) and window[0] <= begun[0] < window[1]:
-                found.append((int(host), int(begun[0]), int(finished.max())))
-        return found
+        if operator not in self._copied:
+            asked = [(at, end + 1) for name, at, end, *_ in self._events if name == operator]
+            edges = np.searchsorted(self._launched, np.reshape(asked, (-1, 2))).tolist()
+            self._copied[operator] = [
+                (int(at), int(self._begun[first]), int(self._finished[first:last].max()))
+                for (at, _), (first, last) in zip(asked, edges, strict=True)
+                if last > first
+            ]
+        return [one for one in self._copied[operator] if window[0] <= one[1] < window[1]]
 
     def _computed(self, begin: int, end: int) -> bool:
         """Whether a kernel ended in between: what starts then more likely waited for that."""
@@ -263,8 +266,7 @@ class Recorded:
 
     def _on_device(self, window: Window, host_times: list[int]) -> list[int]:
         """Host times on the device's timeline: the end of the last kernel launched before each."""
-        earliest = window[0] - _LONGEST_QUEUE_NS
-        first, last = np.searchsorted(self._launched, (earliest, window[1]))
+        first, last = np.searchsorted(self._launched, (window[0] - _LONGEST_QUEUE_NS, window[1]))
         if first == last:
             return []
         ended = np.maximum.accumulate(self._finished[first:last])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import replace
 
 from advisor.whatif.cost import ServiceModel
 from advisor.whatif.program import Issue, Item, Program, Wait, Work, compact
@@ -28,7 +27,7 @@ def without_calls(program: Program, dropped: Collection[int]) -> Program | None:
     bursts = Counter(burst for burst, _ in left)
     for key, call in calls.items():
         if call.apart_ns is not None and bursts[call.burst] == 1:
-            calls[key] = replace(call, service_ns=call.apart_ns)
+            calls[key] = call._replace(service_ns=call.apart_ns)
     return program.with_items(items, calls)
 
 
@@ -55,5 +54,5 @@ def with_half_the_bytes(
         whole = model.service_ns(size)
         share = model.b_ns_per_byte * size / whole if whole > 0 else 0.0
         shorter = calls[key].service_ns * (1 - 0.5 * share)
-        calls[key] = replace(calls[key], bytes=size // 2, service_ns=shorter)
+        calls[key] = calls[key]._replace(bytes=size // 2, service_ns=shorter)
     return program.with_items(program.items, calls)

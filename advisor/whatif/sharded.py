@@ -9,7 +9,6 @@ program.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from advisor.whatif.cost import ServiceModel
 from advisor.whatif.program import Call, Issue, Item, Program, Wait, Work, compact
@@ -164,8 +163,8 @@ def _merge(group: Sequence[Call], models: Mapping[tuple[str, int], ServiceModel]
     if model is None or any(call.bytes is None for call in group):
         return None
     total = sum(int(call.bytes or 0) for call in group)
-    return replace(
-        group[0], bytes=total, service_ns=model.as_one_ns([(call, 1.0) for call in group])
+    return group[0]._replace(
+        bytes=total, service_ns=model.as_one_ns([(call, 1.0) for call in group])
     )
 
 

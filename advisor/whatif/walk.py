@@ -164,7 +164,7 @@ class _Walk:
         """How long the work of a stretch takes while no call of the rank moves data."""
         if not self.line.contention:
             return end - begin
-        beside = int(self.line.beside.covered(begin, end))
+        beside = self.line.beside.within(begin, end)
         return end - begin - beside * self.line.contention / (1 + self.line.contention)
 
     def _at(self, point: tuple[int, int, int]) -> Iterator[Item]:

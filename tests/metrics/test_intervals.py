@@ -38,8 +38,10 @@ def test_algebra_agrees_with_sets_of_nanoseconds(one: list[Pair], two: list[Pair
 
 @given(pairs, st.lists(st.tuples(st.integers(-5, 70), st.integers(-5, 70)), min_size=1, max_size=6))
 def test_covered_counts_the_part_in_each_window(spans: list[Pair], windows: list[Pair]) -> None:
-    found = build(spans).covered([w[0] for w in windows], [w[1] for w in windows])
+    built = build(spans)
+    found = built.covered([w[0] for w in windows], [w[1] for w in windows])
     assert found.tolist() == [len(moments(spans) & set(range(*w))) for w in windows]
+    assert [built.within(*window) for window in windows] == found.tolist()
 
 
 @given(pairs, st.lists(st.integers(-5, 70), min_size=1, max_size=8))

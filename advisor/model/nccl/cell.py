@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from advisor.model.nccl.constants import Constants
 from advisor.model.nccl.version import NcclVersion
 from advisor.model.topology import Graph, Topology
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """What latency, bandwidth and time of a cell follow from; ``constants`` are the release's."""
 
     topology: Topology

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.errors import AdvisorError
 from advisor.model.nccl.names import ALGORITHMS, PROTOCOLS
@@ -19,8 +18,7 @@ LINKS = ("nvlink", "pci", "net")
 _NCCL, _RCCL = "constants.json", "rccl.json"
 
 
-@dataclass(frozen=True)
-class Constants:
+class Constants(NamedTuple):
     """Latencies in microseconds and bandwidths in GB/s of one release.
 
     Tables of bandwidth are indexed [compute capability row][node column]; `source` names the
@@ -159,8 +157,7 @@ def _constants(at: NcclVersion, source: str, data: dict[str, Any]) -> Constants:
 _STRETCH = 3.8  # of AllReduce's LL128 on more than two nodes
 
 
-@dataclass(frozen=True)
-class _Rules:
+class _Rules(NamedTuple):
     """Of one release, by function and protocol; bytes are per rank, those of AllReduce in all."""
 
     protocol_bytes: dict[str, dict[str, list[int]]]

@@ -8,7 +8,7 @@ for small messages launch and host time dominate and are not in it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
@@ -189,7 +189,7 @@ def _choose(
         return Choice(best.algo, best.proto, 1, 0, time)
     if proto is None and (rules := cell.constants.rules) is not None:
         taken = rules.protocol(cell.topology, cell.function, total_bytes, cell.protocol)
-        cell = replace(cell, protocol=taken)
+        cell = cell._replace(protocol=taken)
         time = next(at for at, row in timed if (row.algo, row.proto) == (best.algo, taken))
     channels, threads = channels_and_threads(cell, total_bytes)
     if not cell.algorithm.startswith("CollNet"):

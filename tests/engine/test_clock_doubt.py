@@ -109,6 +109,8 @@ def test_ends_apart_that_nothing_explains_are_doubted_as_well(fixtures_dir: Path
     verdict = report.verdict
     assert verdict.reason == "clocks"
     assert verdict.values["hidden_ns"] == 0, "the offsets themselves hide nothing"
+    assert verdict.values["differ_ns"] < 200_000 < verdict.values["apart_ns"]
+    assert "clocks differ by" not in " ".join(verdict.why)
 
 
 def test_where_little_is_exposed_the_doubt_stands_below_the_numbers(fixtures_dir: Path) -> None:

@@ -60,7 +60,9 @@ def shares(**changes: float) -> Shares:
 FEW = FACTS._replace(ranks_read=1)
 BY_PATTERN = FACTS._replace(by_pattern=True)
 WIDE = {"savings_low_ns": 2 * MS, "savings_high_ns": 60 * MS}
-CLOCKS = Clocks(exposed_ns=20 * MS, share=0.2, differ_ns=MS, hidden_ns=0, hosts=["a", "b", "c"])
+CLOCKS = Clocks(
+    exposed_ns=20 * MS, share=0.2, differ_ns=MS, apart_ns=0, hidden_ns=0, hosts=["a", "b", "c"]
+)
 EXPOSED: tuple[str, float, None] = ("exposed-communication", 25, None)
 BARE = {"basis": "loss"}
 DENIED = Evidence(facts={"probe": "denies"})

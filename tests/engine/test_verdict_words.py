@@ -106,6 +106,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"facts": FACTS._replace(whole_trace=True, steps=1, world_size=1),
          "shares": shares(exposed=0.0), "before_ns": 40 * MS},
         {"clocks": CLOCKS},
+        {"clocks": CLOCKS._replace(differ_ns=0, apart_ns=5 * MS)},
         {"empty_ranks": [1]},
         {"communicates": False},
         {"communicates": False, "shares": shares(), "coverage": Coverage(0.6, "combine", 49 * MS)},

@@ -67,14 +67,16 @@ _HIDDEN = (
 class Clocks(NamedTuple):
     """Transfer between hosts that may be a slow link's; ns are per step.
 
-    ``differ_ns``: by how much offsets, or ends of the same calls, differ. ``hidden_ns``: what a
-    link can have added whose sign the clocks took away; 0 where the offsets are no clearer than
-    what their fit leaves open.
+    ``differ_ns``: by how much the hosts' offsets differ; 0 where clocks were taken as recorded.
+    ``apart_ns``: how far apart ranks leave the same calls all the same. ``hidden_ns``: what a link
+    can have added whose sign the clocks took away; 0 where the offsets are no clearer than what
+    their fit leaves open.
     """
 
     exposed_ns: float
     share: float
     differ_ns: int
+    apart_ns: int
     hidden_ns: float
     hosts: Sequence[str]
 
@@ -111,7 +113,8 @@ def read_clocks(findings: Sequence[Finding], sandbox: Sandbox, facts: Facts) -> 
     return Clocks(
         exposed_ns=exposed_ns,
         share=exposed_ns / facts.step_ns,
-        differ_ns=max(differ, apart),
+        differ_ns=differ,
+        apart_ns=apart,
         hidden_ns=hidden_ns,
         hosts=sorted({host for row in rings for host in row["hosts"]}),
     )

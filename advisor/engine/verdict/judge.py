@@ -27,6 +27,6 @@ def verdict_of(
     decision = decide(situation)
     open_ = []
     if (clocks := situation.clocks) is not None and decision.reason not in _OF_CLOCKS:
-        hidden = {"differ_ns": clocks.differ_ns, "exposed_ns": clocks.exposed_ns}
+        hidden = {name: getattr(clocks, name) for name in ("differ_ns", "apart_ns", "exposed_ns")}
         open_.append(note("link-may-hide", **hidden, per_step=facts.words()["per_step"]))
     return in_words(decision, situation, sandbox), open_

@@ -1,4 +1,4 @@
-"""A host that pauses after its device's queue was full: no wait took its lead away."""
+"""Hosts that wait for their devices, in calls that say so or by asking, and those that do not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real2.test_generated import GEMM, Trace, _loaded, _steps
+from tests.real2.test_generated import GEMM, REDUCE, Trace, _loaded, _steps
 
 pytestmark = pytest.mark.slow
 
@@ -28,3 +28,19 @@ def test_a_pause_behind_a_full_queue_is_not_a_later_waits_doing(tmp_path: Path) 
     (gap,) = gaps.to_dict("records")
     assert (gap["kind"], gap["name"]) == ("pause", None)
     assert gap["idle_ns"] == pytest.approx(40e6, rel=0.01)
+
+
+@pytest.mark.parametrize("every_us", [1000, 10_000, 100], ids=["1 ms", "10 ms", "allocator"])
+def test_a_host_that_polls_for_its_collective_waits(tmp_path: Path, every_us: int) -> None:
+    """c10d's wait() with NCCL_BLOCKING_WAIT asks an event every 1 or 10 ms; allocators at once."""
+    trace = Trace(0, 1)
+    for begin in _steps(trace, 6, 60_000):
+        trace.kernel(GEMM, begin + 10, 5000, begin)
+        trace.kernel(REDUCE, begin + 5010, 20_000, begin + 10)
+        for at in range(20, 25_100, every_us):
+            trace.host("cudaEventQuery", begin + at, 2, "cuda_runtime")
+        for part in range(60):
+            trace.kernel(GEMM, begin + 30_010 + 500 * part, 100, begin + 30_000 + 500 * part)
+    with _loaded(tmp_path, trace) as run:
+        polled = run.sql("SELECT count(*) AS n FROM host_gap WHERE name = 'cudaEventQuery'")["n"]
+        assert bool(polled.sum()) == (every_us >= 1000)

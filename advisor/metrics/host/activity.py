@@ -76,6 +76,21 @@ WHERE run = $1 AND rank BETWEEN $2 AND $3
   AND class = 'runtime' AND device IS NULL AND dur_ns >= 2000000
   AND NOT regexp_matches(name, '{"|".join(p for n, p in KINDS if n != "loading")}|Memcpy|Wait')
 """
+# A host that asks an event again and again, and sleeps in between, waits for the device: c10d's
+# wait() for 10 ms, 1 ms later on, with NCCL_BLOCKING_WAIT or a timeout of its own
+# (ProcessGroupNCCL.cpp, kSynchronizeBusyWaitMillis). torch's allocators ask without a pause: in
+# recorded jobs such calls stand at most 0.36 ms apart on threads that launch.
+_POLLS = f"""
+SELECT rank, {_NUMBER["synchronisation"]}, name, tid, start_ns, again_ns, event_id
+FROM (
+  SELECT rank, name, tid, start_ns, event_id, lead(start_ns) OVER (
+    PARTITION BY rank, tid ORDER BY start_ns) AS again_ns
+  FROM event WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'runtime' AND device IS NULL
+    AND contains(name, 'EventQuery')) q
+WHERE again_ns - start_ns BETWEEN 900000 AND 20000000 AND NOT EXISTS (
+  FROM event e WHERE e.run = $1 AND e.rank = q.rank AND e.tid = q.tid
+    AND e.class IN ('runtime', 'cpu_op') AND e.start_ns > q.start_ns AND e.start_ns < again_ns)
+"""
 _QUIET_RANGES = f"""
 SELECT r.rank, {QUIET}, r.name, r.tid, r.start_ns, r.end_ns, r.event_id
 FROM (
@@ -160,6 +175,7 @@ def host_activity(events: Events, rank: int) -> HostActivity:
               AND NOT starts_with(name, 'ProfilerStep#'))
         UNION ALL {_WAITING_COPIES}
         UNION ALL {_FIRST_USE}
+        UNION ALL {_POLLS}
         UNION ALL {_QUIET_RANGES}
         UNION ALL {_CAPTURES}
         ORDER BY rank, start_ns, event_id

@@ -162,9 +162,13 @@ WITH ordered AS (
     coalesce(hidden_ns, 0) AS hidden_ns, end_ns,
     greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns,
     start_ns - lag(end_ns) OVER w AS before_ns,
-    row_number() OVER w = count(*) OVER (PARTITION BY rank, step, process_group, op) AS is_last, to_gather
-  FROM gradient_call LEFT JOIN (SELECT rank, call_id, next_op = 'all_gather' AND left_ns < 20000 AS to_gather
-    FROM (SELECT rank, call_id, lead(op) OVER n AS next_op, lead(start_ns) OVER n - end_ns AS left_ns FROM call
+    row_number() OVER w = count(*) OVER (PARTITION BY rank, step, process_group, op) AS is_last,
+    to_gather, to_sum
+  FROM gradient_call LEFT JOIN (SELECT rank, call_id, next_op = 'all_gather' AND left_ns < 20000 AS to_gather,
+      bucket AND next_sums AND left_ns < 20000 AS to_sum
+    FROM (SELECT rank, call_id, lead(op) OVER n AS next_op, lead(start_ns) OVER n - end_ns AS left_ns,
+        bucket, lead(op = 'all_reduce' AND bucket IS NULL) OVER n AS next_sums
+      FROM call LEFT JOIN (SELECT DISTINCT rank, call_id, true AS bucket FROM param_bucket) USING (rank, call_id)
       WINDOW n AS (PARTITION BY rank, step, process_group ORDER BY start_ns))) USING (rank, call_id)
   WINDOW w AS (PARTITION BY rank, step, process_group, op ORDER BY start_ns)
 ), per AS (
@@ -173,7 +177,7 @@ WITH ordered AS (
     sum(coalesce(gap_ns, 0)) AS gap_ns, sum(exposed_transfer_ns) FILTER (is_last) AS last_exposed_ns,
     max(bytes) FILTER (is_last) AS last_bytes, max(before_ns) FILTER (is_last) AS before_last_ns,
     median(bytes) FILTER (NOT is_last) AS median_bytes, min(bytes) FILTER (NOT is_last) AS least_bytes,
-    avg(coalesce(to_gather, false)::INT) AS to_gather,
+    avg(coalesce(to_gather, false)::INT) AS to_gather, avg(coalesce(to_sum, false)::INT) AS to_sum,
     arg_max(call_id, exposed_transfer_ns) AS worst_call
   FROM ordered GROUP BY rank, step, process_group, op)
 SELECT process_group, op,
@@ -188,6 +192,7 @@ SELECT process_group, op,
   median(median_bytes) AS median_bytes,       -- of the calls before it; null where there are none
   median(least_bytes) AS least_bytes,         -- of the smallest of them
   median(to_gather) AS to_gather,             -- share right behind which a gather runs
+  median(to_sum) AS to_sum,                   -- the same of a reduction that is no gradients'
   any_value(worst_call) AS worst_call,
   list(DISTINCT rank ORDER BY rank) AS ranks
 FROM per GROUP BY process_group, op;

@@ -216,7 +216,7 @@ pause AS ( -- work that every rank has more of there is no pause of one
   GROUP BY step HAVING count(*) > 1),
 waited AS (
   SELECT rank, step, last_rank, wait_ns,
-    row_number() OVER (PARTITION BY rank, step ORDER BY start_ns) AS turn
+    lag(step, 1, 0) OVER (PARTITION BY rank ORDER BY start_ns) AS before -- the call before is of that step
   FROM call WHERE wait_ns IS NOT NULL),
 again AS ( -- a first step is not warming up where most of what it takes longer comes again
   SELECT p.step, max(o.pause_ns) AS pause_ns
@@ -229,10 +229,11 @@ whole AS (
     shared_ns, copied_ns
   FROM pause p LEFT JOIN again a ON a.step = p.step
   WHERE (NOT first OR a.step IS NOT NULL)
-    -- who pauses is waited for, by the first call of the next step: else its peers did nothing either
+    -- who pauses is waited for, by the first call of the next step that has one (of local SGD every so
+    -- many): else its peers did nothing either
     AND (p.step NOT IN (SELECT step FROM waited) OR 2 * coalesce((SELECT max(ns) FROM (
       SELECT w.rank, sum(wait_ns) AS ns FROM waited w WHERE w.last_rank = p.rank AND w.rank <> p.rank
-        AND (w.step = p.step OR w.step = p.step + 1 AND turn = 1) GROUP BY w.rank)), 0) >= p.pause_ns))
+        AND (w.step = p.step OR p.step >= before AND p.step < w.step) GROUP BY w.rank)), 0) >= p.pause_ns))
 SELECT * EXCLUDE (copied_ns) FROM whole
 UNION ALL -- one that the recording ends in: it begins with the copies that a whole one holds
 SELECT * FROM (SELECT p.step, p.rank, o.pause_ns, o.code, o.after_wait, o.works, o.shared_ns

@@ -191,7 +191,7 @@ def test_rows_that_do_not_fit_fail_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     def full(_: object) -> object:
         raise MemoryError
 
-    monkeypatch.setattr("advisor.engine.sandbox.as_rows", full)
+    monkeypatch.setattr("advisor.engine.sandbox._as_rows", full)
     with Sandbox(None, "run") as sandbox, pytest.raises(RuleSqlError, match="memory"):
         sandbox.select("SELECT 1 AS n", {})
 
@@ -207,7 +207,7 @@ def test_ctrl_c_in_a_rule_ends_the_diagnosis(
     # Elsewhere, as what was once diagnosed in fixtures/ is not diagnosed again.
     shutil.copytree(fixtures_dir / "lab-ddp-compute-bound", tmp_path / "traces")
     with advisor.load(tmp_path / "traces") as run:
-        monkeypatch.setattr("advisor.engine.sandbox.as_rows", interrupted)
+        monkeypatch.setattr("advisor.engine.sandbox._as_rows", interrupted)
         with pytest.raises(RuntimeError, match="interrupted"):
             run.diagnose()
 

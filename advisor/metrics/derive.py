@@ -26,8 +26,8 @@ from advisor.metrics.host.overlap import overlap_row
 from advisor.metrics.host.queue import queue_row, stream_waits
 from advisor.metrics.lateness.rows import Ranks, lateness_rows
 from advisor.metrics.lateness.work import compare_work
-from advisor.metrics.links.attribution import homes, link_rows
-from advisor.metrics.links.cost import Inputs
+from advisor.metrics.links.attribution import link_rows
+from advisor.metrics.links.cost import Inputs, homes
 from advisor.metrics.links.probes import USE, benchmark_fits, read_probe
 from advisor.metrics.links.stalls import stall_rows
 from advisor.metrics.load import RunData, load_run
@@ -168,7 +168,7 @@ def link_input(con: Any, data: RunData) -> Inputs:
                 [data.run],
             ).fetchall()
         ),
-        weighed=data.weighed,
+        ring_ends=data.ring_ends,
     )
 
 

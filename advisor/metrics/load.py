@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.clocks.joint import joint_clocks
-from advisor.metrics.clocks.messages import clocks_by_messages
-from advisor.metrics.clocks.offsets import Clock, Clocks, clocks
-from advisor.metrics.clocks.posterior import Weighed
+from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.gloo import host_calls
 from advisor.metrics.collectives.groups import (
@@ -33,6 +31,8 @@ from advisor.metrics.collectives.stream_groups import groups_by_ends
 from advisor.metrics.host.activity import HostActivity, host_activity
 from advisor.metrics.host.lead import Gaps, device_gaps
 from advisor.metrics.lateness.waiting import split_waiting
+from advisor.metrics.links.cost import Inputs
+from advisor.metrics.links.ring_ends import RingEnds, clocks_beside_links
 from advisor.metrics.models.fits import Kind, exclusive_transfers, fit_all
 from advisor.metrics.steps.annotated import (
     Steps,
@@ -93,7 +93,7 @@ class RunData:
     exclusive: dict[int, dict[int, float]]
     fits: dict[Kind, AlphaBeta]
     gloo: bool
-    weighed: Weighed | None
+    ring_ends: RingEnds | None
     told: dict[str, Group]
     """Groups that no file names, by who leaves collectives together."""
 
@@ -165,15 +165,15 @@ def load_run(con: Any, run: str) -> RunData:
         leave_open(calls)
         matched = match(calls, groups, stepped, offsets)
     gloo = len(on_host) == len(ranks) and _only_gloo(con, run)
-    found = _clocks(matched, infos, gloo)
+    found, told_with_them = _clocks(run, matched, infos, groups, gloo)
     if any(reason == "missing event" for _, _, reason in matched.unmatched):
-        offsets |= {rank: clock.offset_ns for rank, clock in found.by_rank.items()}
+        offsets |= {rank: clock.offset_ns for rank, clock in found.items()}
         matched = match(calls, groups, stepped, offsets)
-        found = _clocks(matched, infos, gloo)
-    offsets |= {rank: clock.offset_ns for rank, clock in found.by_rank.items()}
+        found, told_with_them = _clocks(run, matched, infos, groups, gloo)
+    offsets |= {rank: clock.offset_ns for rank, clock in found.items()}
     if torn(matched.columns, offsets):
         matched = match(calls, groups, stepped, offsets, strict=True)
-        found = _clocks(matched, infos, gloo)
+        found, told_with_them = _clocks(run, matched, infos, groups, gloo)
     if not any(_annotated(one.steps) for one in ranks.values()):
         _tell_steps_apart(events, ranks, calls, offsets)
     seeing = {rank for rank, one in ranks.items() if one.line.on_device and len(one.line)}
@@ -181,7 +181,7 @@ def load_run(con: Any, run: str) -> RunData:
     blind = {rank for rank in ranks.keys() - seeing if seeing and not calls[rank]}
     marked_steps = mark_used({rank: one.steps for rank, one in ranks.items()}, cut, blind)
     ranks = {rank: replace(one, steps=marked_steps[rank]) for rank, one in ranks.items()}
-    split_waiting(matched.columns, groups, found.by_rank)
+    split_waiting(matched.columns, groups, found)
     exclusive = exclusive_transfers(calls, groups, infos)
     fits = fit_all(matched.columns, exclusive, groups, infos)
     return RunData(
@@ -191,11 +191,11 @@ def load_run(con: Any, run: str) -> RunData:
         groups,
         calls,
         matched,
-        found.by_rank,
+        found,
         exclusive,
         fits,
         gloo=gloo,
-        weighed=found.weighed,
+        ring_ends=told_with_them,
         told=told,
     )
 
@@ -220,11 +220,18 @@ def _only_gloo(con: Any, run: str) -> bool:
     return all(name is None or "gloo" in name for (name,) in backends)
 
 
-def _clocks(matched: Matched, infos: dict[int, RankInfo], gloo: bool) -> Clocks:
+def _clocks(
+    run: str, matched: Matched, infos: dict[int, RankInfo], groups: dict[str, Group], gloo: bool
+) -> tuple[dict[int, Clock], RingEnds | None]:
+    """Every rank's clock; and what the ends of gloo's rings, which tell it too, say of links."""
+    columns = matched.columns
+    found = joint_clocks(columns, infos, on_host=gloo)
     if not gloo:
-        return Clocks(joint_clocks(matched.columns, infos))
-    found = clocks(matched.columns, infos, gloo=gloo)
-    return found if found.by_rank else Clocks(clocks_by_messages(matched.columns, infos))
+        return found, None
+    split_waiting(columns, groups, found)
+    return clocks_beside_links(
+        Inputs(run, columns, {}, groups, infos, found, {}, {}, {}, gloo=gloo)
+    )
 
 
 def _annotated(steps: Steps) -> bool:

@@ -19,7 +19,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 @pytest.mark.slow
 def test_a_fix_names_the_findings_own_number_in_every_format() -> None:
     """GIVEN a report whose finding on unsteady steps is not the first."""
-    with api.load(FIXTURES / "lab-ddp-slow-link") as run:
+    with api.load(FIXTURES / "lab-fsdp2-slow-link") as run:
         report = run.report
         number = [item.rule for item in report.findings].index("unsteady-steps") + 1
         formats = [run.render(name) for name in ("html", "json", "markdown")]

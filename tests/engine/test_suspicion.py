@@ -10,9 +10,6 @@ from advisor.engine import diagnose
 from advisor.engine.calibration import calibration
 from advisor.engine.catalogue import recipes
 from advisor.findings import OutcomeKind, Severity, Verdict
-from advisor.ingest import ingest
-from advisor.metrics.derive import derive
-from advisor.store.store import Store
 from advisor.vocabulary.words import lower_first
 from tests.engine.helpers import RUN, store_of, write_rule
 
@@ -150,15 +147,3 @@ def test_each_other_tool_of_a_recipe_is_a_format_that_is_read() -> None:
 )
 def test_a_title_stands_inside_a_sentence(title: str, inside: str) -> None:
     assert lower_first(title) == inside
-
-
-@pytest.mark.slow
-def test_a_probable_cause_comes_before_an_option_of_more(fixtures_dir: Path) -> None:
-    """Of the slow link (8 ms, surely some) and wide gradients (23 ms, perhaps none) the link."""
-    with Store.create() as store:
-        ingest([fixtures_dir / "lab-ddp-slow-link"], store)
-        derive(store)
-        report = diagnose(store)
-    first = report.findings[0]
-    assert (first.rule, first.where) == ("slow-ring-link", "rank 2 to rank 1")
-    assert (report.verdict.kind, report.verdict.finding) == ("unknown-cost", first.id)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from advisor.metrics.clocks.joint import joint_clocks
-from advisor.metrics.clocks.offsets import Clock, aligned, clocks
+from advisor.metrics.clocks.offsets import aligned
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import RankInfo
-
-Told = Callable[[list[dict[int, Call]], dict[int, RankInfo]], dict[int, Clock]]
 
 MS = 1_000_000
 RANKS = range(4)
 INFOS = {rank: RankInfo(rank, f"h{rank}", None, 4, True, {}) for rank in RANKS}
-
-
-def by_ends(columns: list[dict[int, Call]], infos: dict[int, RankInfo]) -> dict[int, Clock]:
-    return clocks(columns, infos, gloo=False).by_rank
 
 
 def barriers(moving: dict[int, float]) -> list[dict[int, Call]]:
@@ -43,18 +35,16 @@ def barriers(moving: dict[int, float]) -> list[dict[int, Call]]:
     return found
 
 
-@pytest.mark.parametrize("told", [by_ends, joint_clocks])
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("ppm", [-300.0, 80.0])
-def test_a_drift_that_a_clock_may_have_is_found(told: Told, rank: int, ppm: float) -> None:
+def test_a_drift_that_a_clock_may_have_is_found(rank: int, ppm: float) -> None:
     columns = barriers({rank: ppm})
-    found = told(columns, INFOS)
+    found = joint_clocks(columns, INFOS)
     for column in (columns[0], columns[-1]):
         ends = [aligned(call.end, own, found) for own, call in column.items()]
         assert max(ends) - min(ends) < 0.3 * MS
 
 
-@pytest.mark.parametrize("told", [by_ends, joint_clocks])
-def test_ends_that_move_apart_faster_than_any_clock_are_no_drift(told: Told) -> None:
-    found = told(barriers({2: 12_000.0}), INFOS)
+def test_ends_that_move_apart_faster_than_any_clock_are_no_drift() -> None:
+    found = joint_clocks(barriers({2: 12_000.0}), INFOS)
     assert all(clock.drift_ppm == 0.0 for clock in found.values())

@@ -21,7 +21,16 @@ def took(size: int, ns: float, hosts: int = 2) -> Durations:
     kind = Kind("all_reduce", size, 2, hosts)
     one = np.array([1.0])
     return Durations(
-        kind, RING, np.array([math.log(ns)]), 0.01 * one, 0.02 * one, one, one, 40 * ns, 40
+        kind,
+        RING,
+        np.array([math.log(ns)]),
+        0.01 * one,
+        0.02 * one,
+        one,
+        one,
+        ns * one,
+        40 * ns,
+        40,
     )
 
 

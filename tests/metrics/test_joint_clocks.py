@@ -13,7 +13,7 @@ from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group, RankInfo
 from advisor.metrics.collectives.hosts import with_hosts
 from advisor.metrics.derive import derive
-from advisor.metrics.links.attribution import homes
+from advisor.metrics.links.cost import homes
 from tests.metrics.nccl_rings import Ask, Fabric, recording, world
 from tests.metrics.support import store_of
 from tests.support.marks import long

@@ -36,7 +36,9 @@ def job() -> _Job:
 def took(gbps: float) -> Durations:
     log_ns = np.array([math.log(KIND.bytes * 5 / 3 / gbps)])
     one, none = np.array([0.01]), np.array([0.0])
-    return Durations(KIND, (GROUP,), log_ns, one, none, one, np.array([1.0]), 1e9, 72)
+    return Durations(
+        KIND, (GROUP,), log_ns, one, none, one, np.array([1.0]), np.exp(log_ns), 1e9, 72
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.metrics.links.locations import Members
-from advisor.metrics.links.ring_lags import Block
+from advisor.metrics.links.ring_blocks import Block
 from advisor.metrics.links.ring_reach import Assumed, Reach
 from advisor.metrics.links.unexplained import settled
 from advisor.metrics.rings.nccl import SIMPLE, ends_after

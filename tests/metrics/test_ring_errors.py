@@ -11,7 +11,8 @@ import pytest
 
 from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.links.locations import Members
-from advisor.metrics.links.ring_lags import Block, _clock_errors, _whitening
+from advisor.metrics.links.ring_blocks import Block
+from advisor.metrics.links.ring_errors import _clock_errors, whitening
 from advisor.metrics.links.ring_patterns import _loops
 
 RANKS = tuple(tuple(range(slot, 16, 4)) for slot in range(4))
@@ -32,12 +33,12 @@ def block(ranks: tuple[int, ...], time_ns: float) -> Block:
 
 def log_likelihood(ends_ns: list[float], doubt_ns: float = 3e4) -> float:
     """Of the ends of three groups of 3.3 ms and of one of 13 ms, against nothing unexplained."""
-    data: Any = SimpleNamespace(clocks={rank: clock(doubt_ns) for rank in range(16)})
+    data: Any = SimpleNamespace(gloo=False, clocks={rank: clock(doubt_ns) for rank in range(16)})
     chosen = [block(own, 13e6 if own == RANKS[1] else 3.3e6) for own in RANKS]
-    whitening = _whitening(chosen, data, HOSTS)
-    found = [[scale - 0.5 * float(((inverse @ np.array(x)) ** 2).sum())
-              for inverse, scale in whitening] for x in (ends_ns, [0.0] * 16)]  # fmt: skip
-    return float(np.logaddexp.reduce(found[0]) - np.logaddexp.reduce(found[1]))
+    found, _ = whitening(chosen, data, HOSTS, None)
+    logs = [[scale - 0.5 * float(((inverse @ np.array(x)) ** 2).sum())
+              for inverse, scale in found] for x in (ends_ns, [0.0] * 16)]  # fmt: skip
+    return float(np.logaddexp.reduce(logs[0]) - np.logaddexp.reduce(logs[1]))
 
 
 @pytest.mark.parametrize("channels", [2, 16, 24, 32])

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from advisor.metrics.derive import derive
-from advisor.metrics.links import ring_lags, ring_patterns, ring_reach, slow_location
+from advisor.metrics.links import (
+    ring_blocks,
+    ring_ends,
+    ring_lags,
+    ring_patterns,
+    ring_reach,
+    slow_location,
+)
 from advisor.metrics.links.named import LIKELY, SURE
 from advisor.metrics.rings.nccl import LOW_LATENCY, SIMPLE, Protocol, ends_after, paths, paths_after
 from tests.metrics.nccl_rings import (
@@ -71,7 +78,7 @@ def test_rings_of_more_hosts_than_are_looked_at_together_name_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """GIVEN one group of more hosts than its ends are held against each other."""
-    monkeypatch.setattr(ring_lags, "_MOST_ENDS", 3)
+    monkeypatch.setattr(ring_lags, "MOST_ENDS", 3)
     fabric = Fabric(4, 1)
     assert rows(fabric, ddp(fabric)) == []
 
@@ -120,8 +127,13 @@ def test_one_of_eight_groups_across_hosts_is_slow() -> None:
 @pytest.mark.slow
 def test_groups_beside_it_say_by_how_much_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """GIVEN ends that a model of rings takes for those of a NIC which is hardly slow."""
-    by_ends, levels = slow_location._by_ends, np.arange(len(slow_location.SLOWDOWNS))
-    monkeypatch.setattr(slow_location, "_by_ends", lambda *given: by_ends(*given) - 8.0 * levels)
+    by_ends, levels = ring_ends._by_ends, np.arange(len(slow_location.SLOWDOWNS))
+
+    def hardly_slow(*given: Any) -> Any:
+        logs, nothing = by_ends(*given)
+        return logs - 8.0 * levels, nothing
+
+    monkeypatch.setattr(ring_ends, "_by_ends", hardly_slow)
     fabric = Fabric(3, 2, sends={4: 0.25}, receives={4: 0.25})
     (found,) = rows(fabric, hsdp(fabric))
     starts = dict.fromkeys((0, 2, 4), 0.0)
@@ -144,7 +156,7 @@ def test_a_first_look_by_a_few_calls_leaves_the_right_location(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ring_lags, "_MOST_AT_ONCE", 4)
-    monkeypatch.setattr(slow_location, "_FULL_LOOK", 8)  # of 99
+    monkeypatch.setattr(ring_ends, "_FULL_LOOK", 8)  # of 99
     fabric = Fabric(4, 4, sends={5: 0.6}, receives={5: 0.6})
     (found,) = rows(fabric, ddp(fabric))
     assert (found["kind"], found["src"], found["direction"]) == ("rank", 5, "both")
@@ -155,7 +167,8 @@ def test_a_first_look_by_a_few_calls_leaves_the_right_location(
 def test_long_rings_are_simulated_as_their_ranks_came(
     monkeypatch: pytest.MonkeyPatch, slow: tuple[int, ...], late: dict[int, float]
 ) -> None:
-    monkeypatch.setattr(ring_lags, "LONG", 8)
+    for module in (ring_blocks, ring_ends, ring_lags):
+        monkeypatch.setattr(module, "LONG", 8)
     share = dict.fromkeys(slow, 0.3)
     fabric = Fabric(4, 4, sends=share, receives=share)
     plan = [Ask("all_reduce", world(fabric), size) for size in (400 * MB, 400 * MB)]

@@ -9,7 +9,8 @@ from typing import Any, cast
 import numpy as np
 
 from advisor.metrics.links.locations import Location, Members
-from advisor.metrics.links.ring_lags import UNREAD, Block, _lags
+from advisor.metrics.links.ring_blocks import UNREAD, Block
+from advisor.metrics.links.ring_lags import _lags
 from advisor.metrics.links.ring_patterns import Patterns, mean_of
 
 _HOME = {rank: f"gpu-{rank // 2}" for rank in range(8)}
@@ -39,7 +40,10 @@ def healthy_less_slow(lost: int | None) -> float:
         ends - ends.mean(axis=1, keepdims=True), np.full(len(read), 1_500.0), 3, hosts, read,
         None, () if lost is None else UNREAD, False,
     )  # fmt: skip
-    lags = replace(_lags([block], cast(Any, SimpleNamespace(clocks={})), _HOME), first_look=None)
+    lags = replace(
+        _lags([block], cast(Any, SimpleNamespace(gloo=False, clocks={})), _HOME, None),
+        first_look=None,
+    )
     healthy, *slow = Patterns(_HOME, _SLOT).log_likelihoods(lags, [None, *_ELSEWHERE])
     assert healthy is not None
     likeliest = max(mean_of(one, 0).max() for one in slow if one is not None)

@@ -19,7 +19,7 @@ _RECORDED = {
     "three": ("lab-ddp-slow-link", "lab-ddp-slow-rank", "lab-zero1-pauses"),
     "logs": ("nccl-logs",),
     # Four findings under a verdict of the longest kind.
-    "link": ("lab-ddp-slow-link",),
+    "link": ("lab-fsdp2-slow-link",),
     # Reaches nearly its own compute speed: close under the roof.
     "close": ("gpt2-tiny-ddp-2",),
 }

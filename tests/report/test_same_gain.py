@@ -144,7 +144,7 @@ def test_the_json_is_what_the_views_were_made_from(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["gpt2-tiny-ddp-2-slow-rank", "lab-ddp-slow-link", "lab-fsdp2-slow-link", "lab-ddp-blocking"],
+    ["gpt2-tiny-ddp-2-slow-rank", "lab-fsdp2-slow-link", "lab-ddp-blocking"],
 )
 def test_chart_and_predictions_say_it_too(name: str, fixtures_dir: Path) -> None:
     """The step bar marks what the finding gives, and a replay of its change says the same."""

@@ -16,10 +16,11 @@ from tests.metrics.support import store_of
 
 
 def test_a_slow_link_is_restored_in_the_replay(fixtures_dir: Path) -> None:
-    with api.load(fixtures_dir / "lab-ddp-slow-link") as run:
+    with api.load(fixtures_dir / "lab-fsdp2-slow-link") as run:
         places = run.sql("SELECT src FROM link_excess")
         rows = run.sql("SELECT value, step_ns, measured_step_ns FROM whatif "
                        "WHERE setting = 'restore-link'")  # fmt: skip
+    assert len(places)
     assert list(rows["value"]) == [str(src) for src in places["src"]]
     # One host of four had its bandwidth cut: a faster link must shorten the step.
     assert (rows["step_ns"] < rows["measured_step_ns"]).all()

@@ -17,9 +17,17 @@ from itertools import compress, count
 
 import numpy as np
 
-from advisor.metrics.clocks.ends import SIGNIFICANT
 from advisor.metrics.clocks.offsets import Clock
-from advisor.metrics.clocks.pairs import RANGE_NS, WAKE_NS, Offset, Pair, middle_of, offset_of
+from advisor.metrics.clocks.pairs import (
+    HOST_WAKE_NS,
+    RANGE_NS,
+    SIGNIFICANT,
+    WAKE_NS,
+    Offset,
+    Pair,
+    middle_of,
+    offset_of,
+)
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import RankInfo, hosts_of
 from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
@@ -33,18 +41,20 @@ NORMALLY_RIGHT = 0.5
 
 
 def joint_clocks(
-    columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo]
+    columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo], *, on_host: bool = False
 ) -> dict[int, Clock]:
     """The clock of every rank that shares a call with another; the lowest rank's is the reference.
 
-    For collectives whose ranks leave together (NCCL's, and others on a device).
+    ``on_host``: calls are made by hosts' threads, whose sends may end only when somebody asks.
     """
     usable = [column for column in columns if _joins(column)]
     if not usable:
         return {}
-    node = _nodes(usable, infos)
+    wake_ns = HOST_WAKE_NS if on_host else WAKE_NS
+    node = _nodes(usable, infos, wake_ns)
     origin = min(call.end for column in usable for call in column.values())
-    offsets = _settled(_summed(_pairs(usable, node), origin, sorted(set(node.values()), key=str)))
+    pairs = _pairs(usable, node, on_host=on_host)
+    offsets = _settled(_summed(pairs, origin, sorted(set(node.values()), key=str)), wake_ns)
     first = node[min(node)]
     reference = offsets[first]
     return {
@@ -65,7 +75,9 @@ def _joins(column: Mapping[int, Call]) -> bool:
     return len(column) > 1 and (op in SYNCHRONISING or op in POINT_TO_POINT)
 
 
-def _nodes(columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo]) -> dict[int, Node]:
+def _nodes(
+    columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo], wake_ns: float
+) -> dict[int, Node]:
     """Each rank's clock: its host's, unless most of its host's ranks come after it left calls.
 
     Of two whose clocks differ neither is told to be off by their own calls, but by those of either
@@ -88,7 +100,7 @@ def _nodes(columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo])
     alike = {rank: frozenset({rank}) for rank in ends}  # those that read one clock
     for own, found in late.items():
         takes, *apart = np.median(np.array(found, dtype=np.int64), axis=0)
-        near = [by <= takes + SIGNIFICANT * WAKE_NS for by in np.abs(apart)]
+        near = [by <= takes + SIGNIFICANT * wake_ns for by in np.abs(apart)]
         joined = frozenset[int]().union(*(alike[rank] for rank in compress(own, near)))
         alike |= dict.fromkeys(joined, joined)
     node: dict[int, Node] = {rank: host_of[rank] for rank in ends}
@@ -104,10 +116,12 @@ def _is_rank(node: Node) -> bool:
 
 
 def _pairs(
-    columns: Iterable[Mapping[int, Call]], node: Mapping[int, Node]
+    columns: Iterable[Mapping[int, Call]], node: Mapping[int, Node], *, on_host: bool
 ) -> dict[tuple[Node, Node], Pair]:
     """Pairs of nodes that share calls; of a collective each node with the first one."""
-    found: dict[tuple[Node, Node], Pair] = defaultdict(Pair)
+    found: dict[tuple[Node, Node], Pair] = defaultdict(
+        lambda: Pair(HOST_WAKE_NS if on_host else WAKE_NS)
+    )
     for column in columns:
         own: dict[Node, list[Call]] = defaultdict(list)
         for rank in sorted(column, key=lambda one: (str(node[one]), one)):
@@ -119,8 +133,11 @@ def _pairs(
         if first.op in POINT_TO_POINT:
             ((other, theirs),) = others
             pair = found[one, other]
-            bounds = pair.least if base[0].op == "send" else pair.most
-            bounds.append((base[0].end - theirs[0].end, base[0].end))
+            sends = base[0].op == "send"
+            send, received = (base[0], theirs[0]) if sends else (theirs[0], base[0])
+            late = received.end - (send.start if on_host else send.end)
+            bounds = pair.least if sends else pair.most
+            bounds.append((-late if sends else late, base[0].end))
             continue
         takes = min(call.end - call.start for call in column.values())
         for other, theirs in others:
@@ -167,7 +184,7 @@ def _summed(
     return found
 
 
-def _settled(offsets: Mapping[Node, Offset]) -> dict[Node, Offset]:
+def _settled(offsets: Mapping[Node, Offset], wake_ns: float) -> dict[Node, Offset]:
     """Offsets against the middle clock, 0 where that is likelier than any other and possible.
 
     What stagger may hide counts as error only where some host's clock is off: then any may be. A
@@ -185,7 +202,7 @@ def _settled(offsets: Mapping[Node, Offset]) -> dict[Node, Offset]:
             node: -one.value
             for node, one in away.items()
             if node != middle
-            and not (one.low <= 0 <= one.high and _likelier_none(one.value, one.error, reach))
+            and not (one.low <= 0 <= one.high and _likelier_none(one, reach, wake_ns))
         }
     unset = any(not _is_rank(node) for node in off)
     result = {}
@@ -201,9 +218,9 @@ def _settled(offsets: Mapping[Node, Offset]) -> dict[Node, Offset]:
     return result
 
 
-def _likelier_none(value: float, error: float, reach: float) -> bool:
+def _likelier_none(seen: Offset, reach: float, wake_ns: float) -> bool:
     """Whether a clock that seems off by so much, of ``reach`` either way, is likelier right."""
-    error = max(error, 0.5 * WAKE_NS)
+    error = max(seen.error, 0.5 * wake_ns)
     wide = 2 * reach / (error * math.sqrt(2 * math.pi))
     odds = math.log(NORMALLY_RIGHT / (1 - NORMALLY_RIGHT)) + math.log(max(wide, 1.0))
-    return 0.5 * (value / error) ** 2 < odds
+    return 0.5 * (seen.value / error) ** 2 < odds

@@ -10,11 +10,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from advisor.metrics.clocks.ends import DRIFT_SPAN_NS, MOST_DRIFT, SIGNIFICANT
-from advisor.metrics.clocks.fit import ENDS
-from advisor.metrics.clocks.prior import MOST_WRONG
 from advisor.metrics.timeline.statistics import Floats, huber, median, quantile, spread
 
+SIGNIFICANT = 4.0
+"""An offset must exceed this many standard errors, and ranks of one host differ by as many."""
+DRIFT_SPAN_NS = 2_000_000_000
+"""A drift needs this much time to show (50 ppm, a poor clock, is 50 us after one second)."""
+MOST_DRIFT = 500e-6
+"""No clock drifts by more: NTP and the kernel correct up to 500 ppm, and quartz is off by under
+100. Ends that move apart faster do so for another reason."""
+MOST_WRONG = 0.05
+"""Share of spans that were paired wrongly: a rank that leaves more of its calls before another came
+has another clock."""
+ENDS = 0.04
+"""Ends within a call are off their stagger by this share of the call's time."""
 STAGGER = 0.15
 """Standard deviation of the stagger between two hosts' ends, in the call's time: of a ring's
 2(n-1) rounds a slow edge holds ranks up to n - 2 apart (rings/schedule.py), which is half of the
@@ -22,6 +31,9 @@ call; the mean over a host's ranks leaves half of that, and a third of the range
 WAKE_NS = 10_000.0
 """Kernels end within about 10 us of their last data; device times are converted to host times as
 well as that."""
+HOST_WAKE_NS = 50_000.0
+"""Threads of a host wake up this late: Linux lets their timers slip by as much (timer_slack_ns,
+include/linux/init_task.h)."""
 RANGE_NS = 20e9
 """A clock that nobody sets may be off by seconds either way."""
 
@@ -30,8 +42,11 @@ RANGE_NS = 20e9
 class Pair:
     """What calls say of a second clock against a first, ns. ``apart``: ends by the first less ends
     by the second; ``longer``: the first's duration less the second's; ``least`` and ``most``:
-    what must be added to the second at least and at most, and when."""
+    what must be added to the second at least and at most, and when. ``wake_ns``: how late ranks
+    leave after their data.
+    """
 
+    wake_ns: float = WAKE_NS
     apart: list[int] = field(default_factory=list)
     takes: list[int] = field(default_factory=list)
     ops: list[str] = field(default_factory=list)
@@ -79,16 +94,16 @@ def offset_of(pair: Pair, origin: int) -> Offset:
     )
     low = quantile(least, 1 - MOST_WRONG) if least else -math.inf
     high = quantile(most, MOST_WRONG) if most else math.inf
-    low, high = low - WAKE_NS, high + WAKE_NS
+    low, high = low - pair.wake_ns, high + pair.wake_ns
     if low > high:  # what was first and is last, of a clock that moves; or spans paired wrongly
         times = [when for _, when in (*pair.least, *pair.most)]
         moves = low - high <= MOST_DRIFT * (max(times) - min(times))
         low, high = (high, low) if moves else (-math.inf, math.inf)
-    width = max((high - low) / math.sqrt(12), 0.5 * WAKE_NS)
+    width = max((high - low) / math.sqrt(12), 0.5 * pair.wake_ns)
     if not pair.apart:
         nearest = min(max(0.0, low), high)
         middle = (low + high) / 2 if math.isfinite(width) else nearest
-        return Offset(middle, 0.5 * WAKE_NS, min(width, RANGE_NS), low, high)
+        return Offset(middle, 0.5 * pair.wake_ns, min(width, RANGE_NS), low, high)
     inside = min(max(fitted.value, low), high)
     # Beyond its bounds the value is as wrong as they put it off.
     error = min(max(fitted.error, abs(fitted.value - inside)), width)
@@ -118,7 +133,7 @@ def _regressed(pair: Pair, origin: int) -> Offset:
         noise = 1.2533 * spread(apart[near]) / math.sqrt(len(near))
         late.append(median(apart[near]))
         times.append(median(takes[near]))
-        errors.append(math.hypot(noise, ENDS * times[-1], 0.5 * WAKE_NS))
+        errors.append(math.hypot(noise, ENDS * times[-1], 0.5 * pair.wake_ns))
         left[numbers] = apart[numbers] - late[-1]
     ops = [op for op, _ in kinds]
     own = np.array([[t * (op == one) for one in sorted(set(ops))]
@@ -130,7 +145,7 @@ def _regressed(pair: Pair, origin: int) -> Offset:
     alone = 1.2533 * spread(left) / math.sqrt(len(left))
     return Offset(
         middle + value,
-        math.hypot(alone, 0.5 * WAKE_NS),
+        math.hypot(alone, 0.5 * pair.wake_ns),
         math.sqrt(float(variance[0, 0])),
         drift_ppm=1e6 * drift,
     )

@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.metrics.clocks.fit import CALL
-from advisor.metrics.links.durations import Durations
+from advisor.metrics.links.durations import CALL, Durations
 from advisor.metrics.links.expected import Assumption, nothing_known
 from advisor.metrics.links.locations import Members
 from advisor.metrics.links.ring_reach import ADDED_NS
 from advisor.metrics.rings.nccl import PASSES
 from advisor.metrics.timeline.intervals import Bools
 from advisor.metrics.timeline.statistics import Floats
+from advisor.vocabulary.operations import ROOTED
 
-SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(30.0), 36))
+SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(30.0), 47))
 """How many times as long what crosses it takes; a doubling is as likely as the next."""
 ALIKE = ((0.6, 0.02), (0.35, 0.05), (0.05, 0.15))
 """Probability and standard deviation of the logarithm by which healthy groups' times differ: equal
@@ -100,8 +100,10 @@ def _of_kind(
     usual, usually = (floor, CALL) if base is None else (min(base[0], fastest), base[1])
     middle, error = base or (float(np.median(one.log_ns)), _UNKNOWN)
     result = np.empty((len(touched), len(SLOWDOWNS)))
+    # A root need not wait for what it sends.
+    passes = 0 if one.kind.op in ROOTED else PASSES.get(one.kind.op, 1)
     for number, (slowdown, added_ns) in enumerate(zip(SLOWDOWNS, ADDED_NS, strict=True)):
-        rest = 1.0 - PASSES.get(one.kind.op, 1) * added_ns / np.exp(one.log_ns)
+        rest = 1.0 - passes * added_ns / one.whole_ns
         longer = np.where(
             distant[:, None],
             -np.log(np.where(rest > 0, rest, 1.0)),

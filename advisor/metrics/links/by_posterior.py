@@ -1,4 +1,4 @@
-"""What the posterior of NCCL's links says of a run: a location, the network as a whole, or nothing.
+"""What the posterior of links says of a run: a location, the network as a whole, or nothing.
 
 Where it leaves no doubt a location is slow; where it may be, that is said; where all links may be
 slow or those of a smaller machine, or calls vary from one to the next, the network is named.

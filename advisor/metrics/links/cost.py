@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from advisor.metrics.clocks.offsets import Clock
-from advisor.metrics.clocks.posterior import Weighed
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group, RankInfo
 from advisor.metrics.links.locations import Members
 from advisor.metrics.models.savings import interval, saved_per_step
 from advisor.metrics.rings.informative_calls import informative_kinds, kind_of
+from advisor.metrics.rings.locations import Home, homes_of
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.vocabulary.operations import POINT_TO_POINT
+
+if TYPE_CHECKING:
+    from advisor.metrics.links.ring_ends import RingEnds
 
 # Low, middle and high of the part of a call's time that is excess.
 Share = tuple[float, float, float]
@@ -50,8 +53,15 @@ class Inputs:
     ring_orders: Mapping[frozenset[int], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     # Each rank's device, by the name that the trace has.
     devices: Mapping[int, str] = field(default_factory=dict)
-    # What telling the clocks found of slow places with no clock believed, by groups.hosts_of.
-    weighed: Weighed | None = None
+    # How likely slow locations make the ends of gloo's rings, which told the clocks with them.
+    ring_ends: RingEnds | None = None
+
+
+def homes(data: Inputs) -> dict[int, Home]:
+    """What stands for each rank's host (rings/locations.py), of ranks that were not read too."""
+    ranks = {rank for group in data.groups.values() for rank in group.ranks or ()} | set(data.infos)
+    named = {rank: info.host for rank, info in data.infos.items() if info.host is not None}
+    return {**homes_of(ranks, named)}
 
 
 class Culprit(NamedTuple):

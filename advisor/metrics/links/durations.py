@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,9 +18,12 @@ from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.locations import Members
 from advisor.metrics.rings.locations import Home
+from advisor.metrics.rings.schedule import ring_of
 from advisor.metrics.timeline.statistics import Floats, spread
 from advisor.vocabulary.operations import POINT_TO_POINT
 
+CALL = 0.10
+"""A call's time is off what sizes and rates say by this share."""
 FEWEST_CALLS = 3
 """Of which a median leaves out one that is odd."""
 _SHARED_PATH = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send",
@@ -47,7 +51,8 @@ class Kind:
 class Durations:
     """One kind's calls by group: logarithm of the typical time (ns) with its error, the standard
     deviation from call to call, the fastest tenth's time over the mean, and the part of the time
-    that a link's rate decides. ``total_ns``: of all of them."""
+    that a link's rate decides. ``whole_ns``: the typical time beside whatever shared the link,
+    which makes no message arrive later. ``total_ns``: of all of them."""
 
     kind: Kind
     groups: tuple[Members, ...]
@@ -56,6 +61,7 @@ class Durations:
     spread: Floats
     fastest: Floats
     bandwidth: Floats
+    whole_ns: Floats
     total_ns: float
     calls: int
 
@@ -65,7 +71,7 @@ def durations(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
 
     ``lost``: those between hosts too of which ranks were not read.
     """
-    times: dict[Kind, dict[Members, list[tuple[float, float]]]] = defaultdict(
+    times: dict[Kind, dict[Members, list[tuple[float, float, int]]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for column in data.columns:
@@ -84,7 +90,8 @@ def durations(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
         time = _alone(column, data)
         if time > 0:
             share = 1.0 - (call.latency_share or 0.0)
-            times[kind][members].append((time, share))
+            whole = min(one.end - one.start for one in column.values())
+            times[kind][members].append((time, share, whole))
     found = []
     for kind, by_group in times.items():
         known = {g: np.array(own) for g, own in by_group.items() if len(own) >= FEWEST_CALLS}
@@ -103,6 +110,7 @@ def durations(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
                 spreads,
                 np.array([float(np.quantile(own, 0.1) / own.mean()) for own in times_ns]),
                 bandwidth,
+                np.array([float(np.median(own[:, 2])) for own in known.values()]),
                 float(sum(own.sum() for own in times_ns)),
                 sum(len(own) for own in known.values()),
             )
@@ -123,6 +131,9 @@ def members_of(call: Call, column: Mapping[int, Call], data: Inputs) -> Members 
     ranks = group.ranks if group is not None and group.ranks else tuple(sorted(column))
     if len(ranks) < 2:
         return None
+    if data.gloo:
+        own = ring_of(wire_name(call), ranks) or ()
+        return Members(ranks, edges=frozenset(pairwise([*own, *own[:1]])) or None)
     return Members(ranks, edges=data.rings.get(frozenset(ranks)))
 
 

@@ -13,9 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.metrics.clocks.ends import SIZE_RANGE
-from advisor.metrics.clocks.fit import CALL
-from advisor.metrics.links.durations import Durations
+from advisor.metrics.links.durations import CALL, Durations
 from advisor.metrics.links.expected import Assumption
 from advisor.metrics.rings.nccl import PASSES
 
@@ -24,6 +22,8 @@ _USUAL_TIMES = 4.0
 (benchmarks/calibration.py: the estimate is 0.27 of it in the middle, up to 64 KB)."""
 MANY_TIMES = 2.5 * _USUAL_TIMES
 """Beyond any of those tables."""
+SIZE_RANGE = 2.0
+"""Largest message over smallest that lets a slope be told from an intercept."""
 _LEAST_ERROR = 0.03
 """Of a typical time's logarithm: what sizes differ by besides (protocol, channels)."""
 

@@ -102,7 +102,7 @@ def slots_of(home: Mapping[int, Home], infos: Mapping[int, RankInfo]) -> dict[in
 
 
 def locations(
-    calls: Iterable[Members], home: Mapping[int, Home], slot: Mapping[int, int]
+    calls: Iterable[Members], home: Mapping[int, Home], slot: Mapping[int, int], *, gloo: bool
 ) -> list[Location]:
     """Everything that may slow some of these calls."""
     between: set[int] = set()
@@ -117,7 +117,9 @@ def locations(
         if not call.message or len(hosts) == 1:
             inside.update(rank for rank in call.ranks if hosts[home[rank]] > 1)
         within |= {home[rank] for rank in call.ranks} if len(hosts) == 1 else set()
-    found = [*_networks(sorted(between), home, slot), *_nvlinks(sorted(inside), home, within)]
+    found = _networks(sorted(between), home, slot, () if gloo else SHARED)
+    if not gloo:
+        found += _nvlinks(sorted(inside), home, within)
     return [*dict.fromkeys(found), *_edges(told, home)]
 
 
@@ -129,7 +131,7 @@ def _edges(told: Iterable[tuple[int, int]], home: Mapping[int, Home]) -> list[Lo
 
 
 def _networks(
-    ranks: Sequence[int], home: Mapping[int, Home], slot: Mapping[int, int]
+    ranks: Sequence[int], home: Mapping[int, Home], slot: Mapping[int, int], widths: Sequence[int]
 ) -> list[Location]:
     if not ranks:
         return []
@@ -138,7 +140,7 @@ def _networks(
     shared: dict[tuple[Home, int, int], list[int]] = defaultdict(list)
     for rank in ranks:
         by_host[home[rank]].append(rank)
-        for width in SHARED:
+        for width in widths:
             rails[width, slot[rank] // width].append(rank)
             shared[home[rank], width, slot[rank] // width].append(rank)
     found = []
@@ -154,6 +156,9 @@ def _networks(
         for d in ("both", "send", "receive")
     ]
     found = [one for one in found if not (one.kind == "host" and len(one.ranks) == 1)]
+    if not widths:
+        # Of hosts alone: there is nothing that the network of all is slower than.
+        return [*found, *(replace(one, latency=True) for one in found if one.direction == "both")]
     if len(by_host) > 1:
         found += [
             Location("rail", False, tuple(own))

@@ -9,8 +9,9 @@ from itertools import product
 import numpy as np
 
 from advisor.metrics.links.locations import SHARED, Members, Nic
-from advisor.metrics.links.ring_lags import Block
+from advisor.metrics.links.ring_blocks import Block
 from advisor.metrics.rings.locations import Home
+from advisor.metrics.rings.schedule import ring_of
 from advisor.metrics.timeline.intervals import Bools, Int64s
 
 _Channel = tuple[tuple[int, ...], int | None]
@@ -55,6 +56,8 @@ class Orders:
         514 and 1412), the other way, for NICs that one, two or four GPUs share; and one for all.
         """
         ranks = block.members.ranks
+        if block.gloo:
+            return [[(ring_of(block.op, ranks) or ranks, None)]]
         if block.rings:
             return [[(ring, None) for ring in block.rings[: 1 if block.long else None]]]
         hosts: dict[Home, list[int]] = defaultdict(list)

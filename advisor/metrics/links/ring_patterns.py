@@ -15,12 +15,13 @@ from itertools import product
 import numpy as np
 
 from advisor.metrics.links.locations import Location
-from advisor.metrics.links.ring_lags import Block, Lags
+from advisor.metrics.links.ring_blocks import Block, Lags
 from advisor.metrics.links.ring_orders import Orders
 from advisor.metrics.links.ring_reach import ADDED_NS, AT_ONCE, FACTORS, Assumed, Reach
 from advisor.metrics.links.unexplained import Left, joined, left_of, settled, widened
 from advisor.metrics.rings.locations import Home
-from advisor.metrics.rings.nccl import LOW_LATENCY, PASSES, SIMPLE
+from advisor.metrics.rings.nccl import LOW_LATENCY, PASSES, SIMPLE, Protocol
+from advisor.metrics.rings.schedule import INSIDE, SEGMENTS, segments
 from advisor.metrics.timeline.statistics import Floats
 
 _IN_LOOP: Floats = np.exp2(np.arange(19.0, 27.0))
@@ -36,9 +37,15 @@ down to where a rail that is slow everywhere would be: a machine with one NIC ha
 
 _PROTOCOLS = {SIMPLE: 0.75, LOW_LATENCY: 0.25}
 """What calls large enough to be looked at use: LL128 is for those up to some MB."""
+_GLOO = Protocol(SEGMENTS, SEGMENTS)
+"""As many segments are under way (rings/schedule.py); of large messages a chunk has more."""
+_MOST_OFF = 0.3
+"""Ends are off a known pattern by up to this part of how far it sets them apart: gloo's slow links
+leave a fifth of it."""
 _MOST_AT_ONCE = 4_000_000
 """Numbers that are worked with together: of long rings the loops' bytes are taken one by one."""
 _Key = tuple[int, bytes, bool, Assumed]
+_Nvlink = tuple[bool, float]
 
 
 class Patterns:
@@ -57,11 +64,8 @@ class Patterns:
         loop's bytes), row by row of when ranks came that were not read. None where it is in none of
         these rings. Without a location, if nothing is slow. ``roughly``: for one usual NVLink only.
         """
-        number_of = {
-            number: self._unknown(place, roughly)
-            for number, place in enumerate(places)
-            if self._touches(lags, place)
-        }
+        touched = [n for n, place in enumerate(places) if self._touches(lags, place)]
+        number_of = {number: self._unknown(lags, places[number], roughly) for number in touched}
         rows: dict[int, list[Floats]] = {number: [] for number in number_of}
         whitened = _Whitened(lags)
         known: dict[tuple[_Key, ...], Floats] = {}  # by when others came, loop's bytes and level
@@ -90,6 +94,18 @@ class Patterns:
             found[number] = mean_of(np.concatenate(alike, axis=1), 1)
         return found
 
+    def late_ns(self, lags: Sequence[Lags], place: Location | None, level: int) -> dict[int, float]:
+        """By how much ranks leave later than a place slows them, where their ring is known."""
+        found: dict[int, list[float]] = defaultdict(list)
+        for one in lags:
+            own = place if self._touches(one, place) else None
+            (_, keys, _), *_ = self._wanted(one, [own], {0: self._unknown(one, own, False)}, 0)
+            for block, left in zip(one.blocks, self._left(one, set(keys)).values(), strict=True):
+                usual = left[0].usual[0, min(level, left[0].usual.shape[1] - 1)]
+                for at, by in zip(block.read, usual, strict=True):
+                    found[block.members.ranks[at]].append(float(by))
+        return {rank: float(np.mean(own)) for rank, own in sorted(found.items())}
+
     def _touches(self, lags: Lags, place: Location | None) -> bool:
         # How fast NVLink is beside the NICs is open anyway: all links alike show in no order. Long
         # rings are looked at for hosts only.
@@ -104,8 +120,10 @@ class Patterns:
         whole = sum(host in hosts for host in self.home.values()) == len(place.ranks)
         return whole and not place.inside and not place.latency
 
-    def _unknown(self, place: Location | None, roughly: bool) -> set[tuple[bool, float]]:
+    def _unknown(self, lags: Lags, place: Location | None, roughly: bool) -> set[_Nvlink]:
         """Who may write over NVLink, and how fast that is."""
+        if lags.gloo:
+            return {(False, INSIDE)}
         # NICs that are slow hide who writes over NVLink.
         written = (True,) if (place and not place.inside) or roughly else (False, True)
         return set(product(written, _INSIDE[1:2] if roughly else _INSIDE if place else _HEALTHY))
@@ -114,7 +132,7 @@ class Patterns:
         self,
         lags: Lags,
         places: Sequence[Location | None],
-        unknown: Mapping[int, Collection[tuple[bool, float]]],
+        unknown: Mapping[int, Collection[_Nvlink]],
         order: int,
     ) -> Iterator[tuple[int, tuple[_Key, ...], float]]:
         """Locations, what the patterns of the blocks' ends depend on, and the weight's logarithm:
@@ -123,10 +141,10 @@ class Patterns:
             number: [self._slow(block, places[number], order) for block in lags.blocks]
             for number in unknown
         }
-        for written, fast, protocol in product(
-            (False, True), sorted({*_INSIDE, *_HEALTHY}), _PROTOCOLS
-        ):
-            weight = float(np.log(len(_PROTOCOLS) * _PROTOCOLS[protocol]))
+        protocols = {_GLOO: 1.0} if lags.gloo else _PROTOCOLS
+        each = sorted({one for own in unknown.values() for one in own})
+        for (written, fast), protocol in product(each, protocols):
+            weight = float(np.log(len(protocols) * protocols[protocol]))
             assumed = Assumed(order, written, fast, protocol)
             same = [self._same(block, assumed) for block in lags.blocks]
             for number, own in unknown.items():
@@ -147,6 +165,9 @@ class Patterns:
         """What of it shows in a block: NVLink's speed only beside NICs, and who writes over it only
         where there is any."""
         _, inside, _ = self._orders.rings_of(block, assumed.order)
+        if block.gloo:
+            each = segments(block.op, len(block.members.ranks), block.bytes)
+            assumed = assumed._replace(protocol=_GLOO._replace(slices=each))
         mixed = bool((inside.any(axis=1) & ~inside.all(axis=1)).any())
         return assumed._replace(
             order=min(assumed.order, len(self._orders.of(block)) - 1),
@@ -211,8 +232,7 @@ class Patterns:
         _, mask, _, assumed = key
         _, inside, positions = self._orders.rings_of(block, assumed.order)
         slow = np.frombuffer(mask, dtype=bool).reshape(inside.shape)
-        # Channels that are not slow end early.
-        last = np.full((len(slow), 1, len(loops), levels), block.time_ns)
+        last = np.full((len(slow), 1, len(loops), levels), block.time_ns)  # others end early
         if some_slow:
             last[~slow.any(axis=1)] /= FACTORS
         channels = [
@@ -228,6 +248,7 @@ class _Whitened:
     def __init__(self, lags: Lags) -> None:
         self._inverses = np.concatenate([inverse for inverse, _ in lags.whitening]).T
         self._scales = np.array([scale for _, scale in lags.whitening])
+        self._lags, self._errors = lags, np.array(lags.model_errors)
         # Loops' bytes that make as many loops of every block are worked out once.
         numbers = [np.unique(_loops(one), return_inverse=True)[1] for one in lags.blocks]
         self._rows, again = np.unique(np.stack(numbers, axis=1), axis=0, return_inverse=True)
@@ -245,11 +266,27 @@ class _Whitened:
         ranks = alike.usual.shape[2]
         each = alike.usual.reshape(-1, ranks) @ self._inverses
         squares = (each**2).reshape(*alike.varied.shape, -1, ranks).sum(axis=3)
-        found: Floats = mean_of(self._scales - 0.5 * squares, 2) + alike.varied
+        scales = self._scales_of(alike) if len(self._errors) else self._scales
+        found: Floats = mean_of(scales - 0.5 * squares, 2) + alike.varied
         return found
+
+    def _scales_of(self, left: Left) -> Floats:
+        """By row and level, with the model's errors that are as small beside the pattern itself."""
+        parts = zip(self._lags.blocks, self._lags.slices, strict=True)
+        apart = [
+            np.ptp(np.median(one.ends_ns[: one.near], axis=0) - left.usual[..., own], axis=-1)
+            / one.time_ns
+            for one, own in parts
+        ]
+        most = np.maximum(_MOST_OFF * np.max(apart, axis=0), self._errors.min())
+        allowed = self._errors <= most[..., None]
+        share = np.log(allowed.mean(axis=-1, keepdims=True))
+        return np.where(allowed, self._scales - share, -np.inf)
 
 
 def _loops(block: Block) -> Floats:
+    if block.gloo:
+        return np.ones(1)
     loops: Floats = np.ceil(block.bytes / len(block.members.ranks) / _IN_LOOP)
     return loops
 

@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from advisor.metrics.links.ring_lags import Block
+from advisor.metrics.links.ring_blocks import Block
 from advisor.metrics.rings.nccl import MOST_LOOPS, PASSES, Protocol, ends_after, paths_after
+from advisor.metrics.rings.schedule import paths_through
 from advisor.metrics.timeline.intervals import Bools, Int64s
 from advisor.metrics.timeline.statistics import Floats
 
 FACTORS: Floats = np.array([1.25, 2.0, 4.0])
 """How many times as long the slow edge takes: its pattern depends on that but little."""
-ADDED_NS: Floats = np.geomspace(2e4, 2e7, 36)
+ADDED_NS: Floats = np.geomspace(2e4, 2e8, 47)
 """By what a distant host may lengthen each pass of a call over it: from what some km of cable add
 to what TCP's retransmissions do."""
 _DELAYS: Floats = np.append(0.0, np.exp2(np.arange(-3.0, 12.0)))
@@ -161,7 +162,7 @@ class Reach:
         """From the arrival at a position to when ranks leave, by loops, level and position, ns."""
         which = np.minimum(loops, MOST_LOOPS).astype(np.intp) - 1
         counts = tuple(range(1, int(which.max()) + 2))
-        table = self._paths_of(block.op, slow, within, latency, assumed, counts)
+        table = self._paths_of(block, slow, within, latency, assumed, counts)
         slices = PASSES[block.op] * (len(slow) - 1) * assumed.protocol.slices * loops
         if latency:
             times = _delayed(block, table, which, slices)
@@ -174,7 +175,7 @@ class Reach:
 
     def _paths_of(
         self,
-        op: str,
+        block: Block,
         slow: Bools,
         within: Bools,
         latency: bool,
@@ -182,6 +183,7 @@ class Reach:
         loops: tuple[int, ...],
     ) -> Floats:
         """By number of loops and level, in what a slice takes over a link that is not slow."""
+        op = block.op
         key = (op, slow.tobytes(), within.tobytes(), latency, assumed[1:], loops)
         known = self._paths.get(key)
         if known is None:
@@ -192,8 +194,12 @@ class Reach:
                 takes = np.repeat(takes, len(delays), axis=0)
             elif slow.any():
                 takes = np.where(slow, FACTORS[:, None], healthy)
+                delays = np.zeros_like(takes)
             writes = within if assumed.written else None
-            known = np.array(paths_after(op, takes, loops, writes, delays, assumed.protocol))
+            if block.gloo:
+                known = paths_through(op, takes, delays, assumed.protocol.slices)[None]
+            else:
+                known = np.array(paths_after(op, takes, loops, writes, delays, assumed.protocol))
             self._paths.keep(key, known)
         return known
 

@@ -1,4 +1,4 @@
-"""One posterior over (nothing is slow | a location times how slow) from all that NCCL's calls tell.
+"""One posterior over (nothing is slow | a location times how slow) from all that calls tell.
 
 Terms of the likelihood: what like calls of different groups take (durations.py), with what the data
 sheet or a benchmark of the same links says of them; and the order in which ranks leave rings
@@ -9,7 +9,7 @@ location of a kind, for as likely as the next.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -22,26 +22,20 @@ from advisor.metrics.links.durations import Durations, all_members, durations
 from advisor.metrics.links.expected import Assumption, assumed_links, nothing_known
 from advisor.metrics.links.fixed_times import Fixed, few_bytes_ns, fixed_time
 from advisor.metrics.links.locations import Location, Members, locations, slots_of
-from advisor.metrics.links.ring_lags import LONG, MOST_RANKS, Lags, ring_lags
-from advisor.metrics.links.ring_patterns import Patterns, mean_of
-from advisor.metrics.links.ring_reach import ADDED_NS, FACTORS
+from advisor.metrics.links.ring_ends import HEALTHY, prior_of, ring_ends
+from advisor.metrics.links.ring_lags import ring_lags
+from advisor.metrics.links.ring_reach import ADDED_NS
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import PASSES
-from advisor.metrics.timeline.intervals import Bools, Int64s
+from advisor.metrics.timeline.intervals import Bools
 from advisor.metrics.timeline.statistics import Floats
 
-HEALTHY = 0.9
-"""Of the jobs that are looked at, so many have no slow link: of 419 interruptions in 54 days of
-Llama 3's 16,384 GPUs 10 % were the network's and its NICs' (arXiv:2407.21783, table 5)."""
 _TENTH = round(NormalDist().inv_cdf(0.9), 4)
 """Standard deviations from the middle of a normal distribution to its lowest tenth."""
+_LEAST_LEFT = 0.01
+"""Of a call's time, where a latency is as long as the whole."""
 REST = 0.1
 """Of what is not healthy, what the locations that are told leave out."""
-_FULL_LOOK = 32
-"""Locations whose every ring order and speed of NVLink is weighed where that takes long: of longer
-rings fewer, of the longest one."""
-_ALIKE_PARTS = 0.1
-"""Times when unread ranks came are weighed as one where none is so much of the likeliest apart."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +78,12 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     long calls take they do not, as one that was not read may have come last.
     """
     slot = slots_of(home, data.infos)
-    timed, ends = durations(data, home), ring_lags(data, home)
+    timed = durations(data, home)
     if lost := not any(one.kind.hosts > 1 for one in timed):
-        timed, ends = durations(data, home, lost), ring_lags(data, home, lost)
+        timed = durations(data, home, lost)
+    ends = [] if data.gloo else ring_lags(data, home, lost)  # gloo's were told with its clocks
     members = all_members(timed, [block.members for one in ends for block in one.blocks])
-    places = locations(members, home, slot)
+    places = locations(members, home, slot, gloo=data.gloo)
     if not places:
         return None
     assumed = assumed_links(data, home)
@@ -97,8 +92,9 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     column = {own: number for number, own in enumerate(members)}
     distant = np.array([place.latency for place in places])
     by_time, healthy_time = likelihoods(timed, slows, staggers & ~slows, distant, column, assumed)
-    by_ends = _by_ends(ends, places, Patterns(home, slot))
-    prior = _prior(places)
+    told = data.ring_ends or ring_ends(data, home, places, ends)
+    by_ends = told.of(places)
+    prior = prior_of(places)
     weights, nothing = _posterior(by_time + by_ends, healthy_time, prior)
     each = weights.sum(axis=1)
     chosen = _likeliest(each)
@@ -123,11 +119,17 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
         by_amount = each[:, None] * amounts / amounts.sum(axis=1, keepdims=True)
     whole = [one for one in timed if not one.kind.unread]
     between = [one for one in whole if one.kind.hosts > 1]
+    named: dict[Location, float] = defaultdict(float)
+    for number in chosen:
+        # Of gloo's rings no size tells a distant host from a slow one: both are named alike.
+        named[replace(places[number], latency=bool(distant[number]) and not data.gloo)] += each[
+            number
+        ]
     return Found(
-        tuple(places[number] for number in chosen),
-        tuple(float(each[number]) for number in chosen),
+        tuple(named),
+        tuple(map(float, named.values())),
         nothing=nothing,
-        added_ns=float(ADDED_NS[level]) if distant[best] else None,
+        added_ns=float(ADDED_NS[level]) if distant[best] and not data.gloo else None,
         slowdown=_slowdown(by_amount[chosen], distant[chosen], timed, slows[best], column),
         by_ends=bool(by_ends_most),
         by_sheet=by_sheet,
@@ -140,7 +142,7 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
             )
         ),
         against=_against(whole, assumed[False]),
-        unsteady=_unsteady(between),
+        unsteady=_unsteady([] if data.gloo else between),  # of hosts, threads vary as well
         rings=_rings(places[best], timed, home),
         fixed=fixed_time(whole, assumed[False]),
         usual_ns=few_bytes_ns(between[0], assumed[False]) if between else None,
@@ -226,10 +228,10 @@ def _slowdown(
     took, passes = 0.0, 0.0
     for one in timed:
         touched = [slow[column[group]] for group in one.groups]
-        took += float(np.mean(touched)) * one.total_ns
+        took += float(np.mean(touched)) * one.calls * float(one.whole_ns.mean())
         passes += float(np.mean(touched)) * one.calls * PASSES.get(one.kind.op, 1)
     rest = 1.0 - passes * ADDED_NS / max(took, 1.0)
-    factors = np.concatenate([SLOWDOWNS, 1.0 / np.where(rest > 0, rest, 1.0)])
+    factors = np.concatenate([SLOWDOWNS, 1.0 / np.maximum(rest, _LEAST_LEFT)])
     parts = np.concatenate([weights[~distant].sum(axis=0), weights[distant].sum(axis=0)])
     order = factors.argsort(kind="stable")
     reached = np.cumsum(parts[order]) - 0.5 * parts[order]
@@ -237,58 +239,3 @@ def _slowdown(
         np.interp(np.array([0.05, 0.5, 0.95]) * parts.sum(), reached, np.log(factors[order]))
     )
     return float(low), float(middle), float(high)
-
-
-def _prior(places: Sequence[Location]) -> Floats:
-    kinds = Counter((one.kind, one.inside, one.latency) for one in places)
-    each = [kinds[one.kind, one.inside, one.latency] * len(kinds) for one in places]
-    return np.log((1 - HEALTHY) / np.array(each))
-
-
-def _by_ends(ends: Sequence[Lags], places: Sequence[Location], patterns: Patterns) -> Floats:
-    """The same of the order of ends, beside what it is if nothing is slow."""
-    nearest = np.abs(np.log(SLOWDOWNS)[:, None] - np.log(FACTORS)[None]).argmin(axis=1)
-    result = np.zeros((len(places), len(SLOWDOWNS)))
-    for one in ends:
-        chosen, rest, alike = _at_first_look(one, places, patterns)
-        looked, again = np.unique(alike, return_inverse=True)
-        weighed = [None, *(places[n] for n in chosen)]
-        few = one.came([one.unread[n] for n in looked]) if one.unread else one
-        nothing, *found = _averaged(patterns.log_likelihoods(few, weighed, roughly=one.long), again)
-        assert nothing is not None
-        own = np.zeros_like(result)
-        for number, logs in zip(chosen, found, strict=True):
-            if logs is not None:
-                own[number] = (logs[nearest] if len(logs) == len(FACTORS) else logs) - nothing[0]
-        own[rest] = own[chosen].max(axis=1).min() if rest else 0.0
-        result += own
-    return result
-
-
-def _averaged(found: Sequence[Floats | None], rows: Sequence[int] | Int64s) -> list[Floats | None]:
-    """Over these rows: when ranks came that were not read."""
-    return [None if one is None else mean_of(one[rows], 0) for one in found]
-
-
-def _at_first_look(
-    lags: Lags, places: Sequence[Location], patterns: Patterns
-) -> tuple[list[int], list[int], list[int]]:
-    """The locations worth a full look, which are the likeliest by a few calls where rings are long,
-    and those that are no likelier than the least likely of these. For each time that unread ranks
-    may have come, the number of the first that these calls make as likely with every location."""
-    few = lags.first_look
-    if few is None:
-        return list(range(len(places))), [], list(range(max(1, len(lags.unread))))
-    found = patterns.log_likelihoods(few, [None, *places], roughly=True)
-    rows = np.concatenate([one for one in found if one is not None], axis=1)
-    parts = np.exp(rows - rows.max(axis=0))
-    apart = np.abs(parts[:, None] - parts).max(axis=2)
-    alike = [int((row < _ALIKE_PARTS).argmax()) for row in apart]
-    alike = [alike[n] if alike[alike[n]] == alike[n] else n for n in range(len(alike))]
-    means = _averaged(found[1:], range(len(rows)))
-    likely = {number: float(one.max()) for number, one in enumerate(means) if one is not None}
-    order = sorted(likely, key=lambda number: -likely[number])
-    beside = [number for number in range(len(places)) if number not in likely]  # of other rings
-    longest = max(len(one.noise_ns) for one in few.blocks)
-    most = min(_FULL_LOOK, MOST_RANKS // (LONG if few.long else longest))
-    return [*order[:most], *beside], order[most:], alike

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.metrics.links.ring_lags import RESOLUTION_NS, Block
+from advisor.metrics.links.ring_blocks import MOST_HOST_CALLS, RESOLUTION_NS, Block
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import Floats
 
@@ -41,7 +41,7 @@ def left_of(late: Floats, near: int) -> Left:
     varied = late - late.mean(axis=1, keepdims=True)
     spread = (varied**2).mean(axis=(0, 1)) + RESOLUTION_NS**2
     usual = np.moveaxis(np.median(late[:, :near], axis=1), 0, 2)
-    return Left(usual, -(late.shape[1] - 1) / 2 * np.log(spread))
+    return Left(usual, -(min(late.shape[1], MOST_HOST_CALLS) - 1) / 2 * np.log(spread))
 
 
 def joined(blocks: Sequence[Left]) -> Left:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,9 +20,9 @@ from advisor.metrics.timeline.statistics import Floats, spread
 
 LONG = 64
 """More ranks make a ring long: what each late start does costs as the cube of their number."""
-MOST_CALLS = 5  # of a kind: those whose ranks came nearest together, and as many others
-MOST_HOST_CALLS = 20
-"""The same of calls that hosts' threads make, whose ends scatter more; they count as no more."""
+_MOST_CALLS = 5  # of a kind: those whose ranks came nearest together, and as many others
+_MOST_HOST_CALLS = 20
+"""The same of calls that hosts' threads make, whose ends scatter more."""
 MOST_ENDS = 128
 """That are looked at together: of longer rings fewer calls, each of which tells more."""
 UNREAD = (-1.0, -0.1, -0.03, 0.0, 0.03, 0.1, 0.3, 1.0)
@@ -32,7 +34,8 @@ RESOLUTION_NS = 1e3  # of Kineto's older files
 class Block:
     """Some of a group's calls of one operation and size: what such a call takes, and by call and
     rank the starts against the last, the ends against their mean; the ends' noise, ns. ``near``:
-    the first of the calls, whose ranks came nearest together. ``hosts``: by rank, in order.
+    the first of the calls, whose ends' median is looked at; ``count``: how many of all the calls
+    are independent. ``hosts``: by rank, in order.
     ``read``: the places of the ranks that were read; the others, which count as one more host, came
     one of ``unread`` times of the call after the last of these.
     """
@@ -45,6 +48,7 @@ class Block:
     ends_ns: Floats
     noise_ns: Floats
     near: int
+    count: int
     hosts: Int64s
     read: Int64s
     rings: tuple[tuple[int, ...], ...] | None  # from NCCL's log
@@ -53,6 +57,9 @@ class Block:
     """Its ranks' ends are simulated as they came, clocks as they are, and of each host one is read:
     what each late start does costs too much, and clocks that are off shift ends by much less."""
     gloo: bool = False
+    hop: float = 0.0
+    """The part of its time that messages are on their way between gloo's hosts, whatever is slow:
+    how far these are apart decides when ranks leave by who came late."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,7 @@ def block_of(
     data: Inputs,
     home: Mapping[int, Home],
     free: frozenset[Home] | None,
+    fixed_ns: float,
 ) -> Block:
     """Of the calls whose ranks came nearest together, and of others that span how they came."""
     common = set.intersection(*({*one} for one in columns))
@@ -126,7 +134,7 @@ def block_of(
     if not whole:
         apart += takes  # whoever was not read came early where that is short
     order = apart.argsort(kind="stable")
-    most = MOST_HOST_CALLS if data.gloo else MOST_CALLS
+    most = _MOST_HOST_CALLS if data.gloo else _MOST_CALLS
     most = min(most, max(FEWEST_CALLS, MOST_ENDS // len(ranks)))
     near, others = order[:most], order[most:]
     spanning = np.linspace(0, len(others), min(most, len(others)), endpoint=False)
@@ -144,20 +152,49 @@ def block_of(
         hosts = np.full(len(members.ranks), own.max() + 1)
         hosts[read] = own
     late = ends[chosen] - ends[chosen].mean(axis=1, keepdims=True)
+    time_ns = max(float(np.median(takes[near])), 1.0)
+    usual, count = len(near), len(chosen)
+    if data.gloo:
+        usual = count
+        noise, count = _host_noise_ns(late, [columns[one][ranks[0]].step for one in chosen])
+    else:
+        noise = _noise_ns(late[:usual])
     return Block(
         members,
         *kind,
-        max(float(np.median(takes[near])), 1.0),
+        time_ns,
         came[chosen],
         late,
-        1.2533
-        * np.array([spread(own) for own in late[: len(near)].T])
-        / np.sqrt(min(len(near), MOST_CALLS)),
-        len(near),
+        noise,
+        usual,
+        count,
         hosts,
         read,
         data.ring_orders.get(frozenset(members.ranks)),
         () if whole else UNREAD,
         long,
         data.gloo,
+        round(min(fixed_ns / time_ns, 1.0), 1) if data.gloo else 0.0,
     )
+
+
+def _noise_ns(late: Floats) -> Floats:
+    """The error of the ends' median by rank, of as many independent rows."""
+    found: Floats = 1.2533 * np.array([spread(own) for own in late.T]) / math.sqrt(len(late))
+    return found
+
+
+def _host_noise_ns(late: Floats, steps: Sequence[int | None]) -> tuple[Floats, int]:
+    """The same of hosts' threads, and how many rows are independent.
+
+    Calls of one step are late together: how far steps differ tells the error, all ranks' together.
+    Of few steps it is an estimate, so that the median is off as Student's t is.
+    """
+    by_step: dict[int, list[int]] = defaultdict(list)
+    for call, step in enumerate(steps):
+        by_step[-1 - call if step is None else step].append(call)
+    if len(by_step) >= FEWEST_CALLS:  # else there is but one to tell it from
+        late = np.array([np.median(late[own], axis=0) for own in by_step.values()])
+    count = len(late)
+    error = math.sqrt(float((_noise_ns(late) ** 2).mean()) * (count + 1) / max(count - 1, 1))
+    return np.full(late.shape[1], error), count

@@ -20,7 +20,7 @@ from advisor.metrics.collectives.match import widest
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import FEWEST_CALLS, lacks_some, members_of
 from advisor.metrics.links.locations import Members
-from advisor.metrics.links.ring_blocks import LONG, MOST_CALLS, MOST_ENDS, Block, Lags, block_of
+from advisor.metrics.links.ring_blocks import LONG, MOST_ENDS, Block, Lags, block_of
 from advisor.metrics.links.ring_errors import freed, whitening
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import PASSES
@@ -29,6 +29,8 @@ MOST_RANKS = 512
 """Of a ring: to simulate one costs as the square of their number."""
 _MOST_AT_ONCE = 8
 """Ranks of a ring, times when others came, up to which all is weighed in full at once."""
+_FAST = 0.1
+"""Of like calls so many were held up by nothing else than the network."""
 _MOST_KINDS = 3
 """The heaviest: they hold most of the time."""
 
@@ -72,10 +74,27 @@ def ring_lags(
         heaviest = sorted(enough, key=lambda kind: (-kind[1] * len(enough[kind]), kind))
         # Smaller calls of many ranks go by trees.
         for kind in heaviest[: 1 if len(members.ranks) > LONG else _MOST_KINDS]:
-            block = block_of(members, kind, enough[kind], data, home, free)
+            fixed_ns = _fixed_ns(kind, enough) if data.gloo else 0.0
+            block = block_of(members, kind, enough[kind], data, home, free, fixed_ns)
             if len(block.noise_ns) <= MOST_ENDS:
                 bundles[frozenset(home[rank] for rank in members.ranks)].append(block)
     return [_lags(own, data, home, free) for own in bundles.values()]
+
+
+def _fixed_ns(
+    kind: tuple[str, int], kinds: Mapping[tuple[str, int], Sequence[Mapping[int, Call]]]
+) -> float:
+    """What such a call takes whatever its size: where the line through its time and that of the
+    smallest of its operation begins."""
+    least = min(own for own in kinds if own[0] == kind[0])
+    if least == kind:
+        return 0.0
+    few, all_ = (
+        np.quantile([min(c.end - c.start for c in one.values()) for one in kinds[own]], _FAST)
+        for own in (least, kind)
+    )
+    part = least[1] / kind[1]
+    return max(float(few - part * all_) / (1 - part), 0.0)
 
 
 def _alike(columns: Sequence[Mapping[int, Call]]) -> list[Mapping[int, Call]]:
@@ -106,11 +125,12 @@ def _lags(
 def _nearest(block: Block) -> Block:
     """The same by the calls whose ranks came nearest together, and with the clocks as they are."""
     few = min(block.near, FEWEST_CALLS)
-    noise = block.noise_ns * math.sqrt(min(block.near, MOST_CALLS) / few)
+    noise = block.noise_ns * math.sqrt(block.near / few)
     if block.long:  # as if all had come at once: then hosts only turn the ring
         return replace(block, starts_ns=np.zeros_like(block.starts_ns))
     return replace(
         block,
-        starts_ns=block.starts_ns[:few], ends_ns=block.ends_ns[:few], noise_ns=noise, near=few,
+        starts_ns=block.starts_ns[:few], ends_ns=block.ends_ns[:few], noise_ns=noise,
+        near=few, count=few,
         hosts=(~np.isin(np.arange(len(block.hosts)), block.read)).astype(np.intp),
     )  # fmt: skip

@@ -45,7 +45,7 @@ leave a fifth of it."""
 _MOST_AT_ONCE = 4_000_000
 """Numbers that are worked with together: of long rings the loops' bytes are taken one by one."""
 _Key = tuple[int, bytes, bool, Assumed]
-_Nvlink = tuple[bool, float]
+_Links = tuple[bool, float, float]
 
 
 class Patterns:
@@ -82,7 +82,7 @@ class Patterns:
                     known[whole] = np.stack([whitened.logs(one) for one in each])
                 rows[number].append(known[whole] + weight)
         # As likely it is no ring, but a tree, or done in the switch: then nobody's start shows.
-        ends = [left_of(one.ends_ns.T[..., None, None], one.near) for one in lags.blocks]
+        ends = [left_of(one.ends_ns.T[..., None, None], one) for one in lags.blocks]
         other = whitened.each(ends)
         found: list[Floats | None] = [None] * len(places)
         for number, own in rows.items():
@@ -99,7 +99,8 @@ class Patterns:
         found: dict[int, list[float]] = defaultdict(list)
         for one in lags:
             own = place if self._touches(one, place) else None
-            (_, keys, _), *_ = self._wanted(one, [own], {0: self._unknown(one, own, False)}, 0)
+            wanted = self._wanted(one, [own], {0: self._unknown(one, own, False)}, 0)
+            *_, (_, keys, _) = sorted(wanted, key=lambda each: each[1][0][3].hop)
             for block, left in zip(one.blocks, self._left(one, set(keys)).values(), strict=True):
                 usual = left[0].usual[0, min(level, left[0].usual.shape[1] - 1)]
                 for at, by in zip(block.read, usual, strict=True):
@@ -120,19 +121,23 @@ class Patterns:
         whole = sum(host in hosts for host in self.home.values()) == len(place.ranks)
         return whole and not place.inside and not place.latency
 
-    def _unknown(self, lags: Lags, place: Location | None, roughly: bool) -> set[_Nvlink]:
-        """Who may write over NVLink, and how fast that is."""
+    def _unknown(self, lags: Lags, place: Location | None, roughly: bool) -> set[_Links]:
+        """Who may write over NVLink, how fast that is, and whether gloo's hosts are as far apart as
+        calls of few bytes say."""
         if lags.gloo:
-            return {(False, INSIDE)}
+            # One distant host may be all that calls of few bytes wait for.
+            apart = (0.0, 1.0) if place is not None and place.latency else (1.0,)
+            return {(False, INSIDE, hop) for hop in apart}
         # NICs that are slow hide who writes over NVLink.
         written = (True,) if (place and not place.inside) or roughly else (False, True)
-        return set(product(written, _INSIDE[1:2] if roughly else _INSIDE if place else _HEALTHY))
+        fast = _INSIDE[1:2] if roughly else _INSIDE if place else _HEALTHY
+        return set(product(written, fast, (0.0,)))
 
     def _wanted(
         self,
         lags: Lags,
         places: Sequence[Location | None],
-        unknown: Mapping[int, Collection[_Nvlink]],
+        unknown: Mapping[int, Collection[_Links]],
         order: int,
     ) -> Iterator[tuple[int, tuple[_Key, ...], float]]:
         """Locations, what the patterns of the blocks' ends depend on, and the weight's logarithm:
@@ -143,12 +148,12 @@ class Patterns:
         }
         protocols = {_GLOO: 1.0} if lags.gloo else _PROTOCOLS
         each = sorted({one for own in unknown.values() for one in own})
-        for (written, fast), protocol in product(each, protocols):
+        for links, protocol in product(each, protocols):
             weight = float(np.log(len(protocols) * protocols[protocol]))
-            assumed = Assumed(order, written, fast, protocol)
+            assumed = Assumed(order, *links, protocol)
             same = [self._same(block, assumed) for block in lags.blocks]
             for number, own in unknown.items():
-                if (written, fast) in own:
+                if links in own:
                     keys = zip(lags.blocks, slow[number], same, strict=True)
                     yield number, tuple((id(b), *mask, one) for b, mask, one in keys), weight
 
@@ -163,11 +168,12 @@ class Patterns:
 
     def _same(self, block: Block, assumed: Assumed) -> Assumed:
         """What of it shows in a block: NVLink's speed only beside NICs, and who writes over it only
-        where there is any."""
+        where there is any; how far hosts are apart in its own time."""
         _, inside, _ = self._orders.rings_of(block, assumed.order)
         if block.gloo:
             each = segments(block.op, len(block.members.ranks), block.bytes)
-            assumed = assumed._replace(protocol=_GLOO._replace(slices=each))
+            protocol = _GLOO._replace(slices=each)
+            assumed = assumed._replace(hop=assumed.hop * block.hop, protocol=protocol)
         mixed = bool((inside.any(axis=1) & ~inside.all(axis=1)).any())
         return assumed._replace(
             order=min(assumed.order, len(self._orders.of(block)) - 1),
@@ -214,7 +220,7 @@ class Patterns:
             rows = np.cumsum([len(one) for _, one in some])[:-1]
             whole = np.concatenate(reached, axis=4), np.concatenate(last, 2)
             for own, unread in zip(left, tries, strict=True):
-                own += left_of(settled(block, *whole, unread), block.near).split(rows)
+                own += left_of(settled(block, *whole, unread), block).split(rows)
         for first in range(0, len(pieces), parts):
             yield tuple(self._joined(block, own[first : first + parts], latency) for own in left)
 

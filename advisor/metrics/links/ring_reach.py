@@ -22,6 +22,8 @@ FACTORS: Floats = np.array([1.25, 2.0, 4.0])
 ADDED_NS: Floats = np.geomspace(2e4, 2e8, 47)
 """By what a distant host may lengthen each pass of a call over it: from what some km of cable add
 to what TCP's retransmissions do."""
+_SHORT = 1e-6
+"""What a slice takes where only how far it goes counts."""
 _DELAYS: Floats = np.append(0.0, np.exp2(np.arange(-3.0, 12.0)))
 """Of an edge, in times of a slice, between which is interpolated."""
 _MOST_KEPT_BYTES = 64 << 20
@@ -33,11 +35,13 @@ AT_ONCE = 200_000
 
 class Assumed(NamedTuple):
     """What is not known of a ring: which kind of order, whether kernels write over NVLink, how long
-    that takes a slice in a NIC's time, and the protocol."""
+    that takes a slice in a NIC's time, which part of a call's time its messages are on their way
+    between hosts, and the protocol."""
 
     order: int
     written: bool
     fast: float
+    hop: float
     protocol: Protocol
 
 
@@ -197,11 +201,28 @@ class Reach:
                 delays = np.zeros_like(takes)
             writes = within if assumed.written else None
             if block.gloo:
-                known = paths_through(op, takes, delays, assumed.protocol.slices)[None]
+                known = self._through(op, takes, delays, ~within, assumed)[None]
             else:
                 known = np.array(paths_after(op, takes, loops, writes, delays, assumed.protocol))
             self._paths.keep(key, known)
         return known
+
+    def _through(
+        self, op: str, takes: Floats, delays: Floats, between: Bools, assumed: Assumed
+    ) -> Floats:
+        """The same of gloo's ring, whose hosts are as far apart as assumed."""
+        each, hop = assumed.protocol.slices, assumed.hop
+        if not hop or not between.any():
+            return paths_through(op, takes, delays, each)
+        healthy = np.where(between, 1.0, assumed.fast)
+        parts = np.stack([healthy, _SHORT * healthy])
+        sent, held = paths_through(op, parts, np.outer([0.0, 1.0], between), each).max(axis=(1, 2))
+        left, far = max(1 - hop, _SHORT), hop * sent / held * between
+        scale = sent / paths_through(op, left * healthy[None], far[None], each).max()
+        found = paths_through(op, scale * left * takes, delays + scale * far, each)
+        if not delays.any():  # else it is what they add that is looked up
+            found *= (sent * takes.max(axis=1) / found.max(axis=(1, 2)))[:, None, None]
+        return found
 
 
 def _turned(ring: Bools, by: int) -> Bools:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.metrics.links.ring_blocks import MOST_HOST_CALLS, RESOLUTION_NS, Block
+from advisor.metrics.links.ring_blocks import RESOLUTION_NS, Block
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import Floats
 
@@ -35,13 +35,13 @@ class Left:
         return [Left(*one) for one in zip(usual, varied, strict=True)]
 
 
-def left_of(late: Floats, near: int) -> Left:
+def left_of(late: Floats, block: Block) -> Left:
     """Of what is unexplained by rank, call, row and level. The errors of a call's ranks are one
-    error, of a size that is not known."""
+    error, of a size that is not known, and so are those of calls that are not independent."""
     varied = late - late.mean(axis=1, keepdims=True)
     spread = (varied**2).mean(axis=(0, 1)) + RESOLUTION_NS**2
-    usual = np.moveaxis(np.median(late[:, :near], axis=1), 0, 2)
-    return Left(usual, -(min(late.shape[1], MOST_HOST_CALLS) - 1) / 2 * np.log(spread))
+    usual = np.moveaxis(np.median(late[:, : block.near], axis=1), 0, 2)
+    return Left(usual, -(block.count - 1) / 2 * np.log(spread))
 
 
 def joined(blocks: Sequence[Left]) -> Left:

@@ -129,7 +129,7 @@ def test_shifting_a_clock_changes_no_cause_and_no_place(
 def test_an_unsure_clock_makes_the_place_abstain_not_wander(slow_link: Traces) -> None:
     # All messages have one size here, so that stagger and offset of the shifted rank are one.
     store = derived(shifted(slow_link, 0, 700 * MS))
-    assert places(store) in ([], [("edge", 2, 1)])
+    assert [{*ends} for _, *ends in places(store)] in ([], [{1, 2}])
     assert stragglers(store) == []
 
 
@@ -189,8 +189,8 @@ def test_a_missing_rank_is_said_and_leaves_the_rest(slow_rank: Traces) -> None:
 def test_a_missing_rank_hides_no_slow_edge(slow_link: Traces, missing: int) -> None:
     ((_, *ends),) = places(derived(slow_link))
     left = places(derived({rank: t for rank, t in slow_link.items() if rank != missing}))
-    # Without the receiver of four ranks' edge, its stagger and a clock look alike.
-    assert len(left) == (missing != ends[1])
+    # Without either end of four ranks' edge, its stagger and a clock look alike.
+    assert len(left) == (missing not in ends)
     assert all(src in ends or dst in ends for _, src, dst in left)
 
 

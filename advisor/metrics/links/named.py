@@ -101,7 +101,8 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
             return culprit("rank", f"the NIC of {name.rank(rank)}", rank)
         if len(ranks) == 2:
             words = f"the link between {name.rank(ranks[0])} and {name.rank(ranks[1])}"
-            return culprit("edge", words, ranks[0], ranks[1])
+            likeliest, other, *_ = dict.fromkeys(one for place in places for one in place.ranks)
+            return culprit("edge", words, likeliest, other)
         return culprit("rail", f"a NIC of rail {slot[ranks[0]]}, beside {name.ranks(ranks)}",
                        ranks[0])  # fmt: skip
     if everywhere or len(places) > MOST_NAMED:

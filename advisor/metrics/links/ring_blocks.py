@@ -34,8 +34,7 @@ RESOLUTION_NS = 1e3  # of Kineto's older files
 class Block:
     """Some of a group's calls of one operation and size: what such a call takes, and by call and
     rank the starts against the last, the ends against their mean; the ends' noise, ns. ``near``:
-    the first of the calls, whose ends' median is looked at; ``count``: how many of all the calls
-    are independent. ``hosts``: by rank, in order.
+    the first of the calls, whose ends' median is looked at. ``hosts``: by rank, in order.
     ``read``: the places of the ranks that were read; the others, which count as one more host, came
     one of ``unread`` times of the call after the last of these.
     """
@@ -48,7 +47,6 @@ class Block:
     ends_ns: Floats
     noise_ns: Floats
     near: int
-    count: int
     hosts: Int64s
     read: Int64s
     rings: tuple[tuple[int, ...], ...] | None  # from NCCL's log
@@ -57,6 +55,8 @@ class Block:
     """Its ranks' ends are simulated as they came, clocks as they are, and of each host one is read:
     what each late start does costs too much, and clocks that are off shift ends by much less."""
     gloo: bool = False
+    count: int | None = None
+    """How many of the calls are independent; without it all."""
     hop: float = 0.0
     """The part of its time that messages are on their way between gloo's hosts, whatever is slow:
     how far these are apart decides when ranks leave by who came late."""
@@ -167,13 +167,13 @@ def block_of(
         late,
         noise,
         usual,
-        count,
         hosts,
         read,
         data.ring_orders.get(frozenset(members.ranks)),
         () if whole else UNREAD,
         long,
         data.gloo,
+        count,
         round(min(fixed_ns / time_ns, 1.0), 1) if data.gloo else 0.0,
     )
 

@@ -131,6 +131,6 @@ def _nearest(block: Block) -> Block:
     return replace(
         block,
         starts_ns=block.starts_ns[:few], ends_ns=block.ends_ns[:few], noise_ns=noise,
-        near=few, count=few,
+        near=few, count=None,
         hosts=(~np.isin(np.arange(len(block.hosts)), block.read)).astype(np.intp),
     )  # fmt: skip

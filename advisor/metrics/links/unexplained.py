@@ -41,7 +41,7 @@ def left_of(late: Floats, block: Block) -> Left:
     varied = late - late.mean(axis=1, keepdims=True)
     spread = (varied**2).mean(axis=(0, 1)) + RESOLUTION_NS**2
     usual = np.moveaxis(np.median(late[:, : block.near], axis=1), 0, 2)
-    return Left(usual, -(block.count - 1) / 2 * np.log(spread))
+    return Left(usual, -((block.count or late.shape[1]) - 1) / 2 * np.log(spread))
 
 
 def joined(blocks: Sequence[Left]) -> Left:

@@ -1,8 +1,10 @@
-"""A job that is only recorded goes on, whatever the recording runs into."""
+"""A job that is only recorded goes on, whatever the recording runs into, and says what it said."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ torch = pytest.importorskip("torch", reason="needs the [profile] extra")
 pytest.importorskip("nvtx", reason="needs the [profile] extra")
 
 from advisor.errors import AdvisorError  # noqa: E402
+from advisor.profile.hook import construction  # noqa: E402
 from advisor.profile.hook.order import HIDDEN, Order  # noqa: E402
 from advisor.profile.hook.steps import Steps  # noqa: E402
 from advisor.profile.recording import Recording  # noqa: E402
@@ -75,3 +78,24 @@ def test_a_step_of_the_job_is_taken_all_the_same(
     finally:
         steps._handle.remove()
     assert len(calls) == (2 if ends else 1)
+
+
+def test_a_warning_of_how_a_wrapper_is_called_names_the_scripts_line() -> None:
+    # GIVEN a wrapper that warns of an argument, and of something in its own file
+    module = ModuleType("fsdp")
+    code = compile(
+        "import warnings\nclass ShardingStrategy: FULL_SHARD = 1\n"
+        "class FullyShardedDataParallel:\n"
+        "    def __init__(self):\n"
+        "        warnings.warn('old argument', FutureWarning, stacklevel=2)\n"
+        "        warnings.warn('own')\n",
+        "fsdp.py", "exec",
+    )  # fmt: skip
+    exec(code, vars(module))
+    construction.change_fsdp1(module)
+    # WHEN a script builds it
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        exec(compile("\n\nwrap()", "train.py", "exec"), {"wrap": module.FullyShardedDataParallel})
+    # THEN both name what they would name without the hook
+    assert [(one.filename, one.lineno) for one in said] == [("train.py", 3), ("fsdp.py", 6)]

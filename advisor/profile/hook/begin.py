@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,11 @@ _CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "torch.distributed.fsdp.fully_sharded_data_parallel": construction.change_fsdp1,
     "deepspeed.runtime.zero.config": construction.change_deepspeed,
 }
+
+# Calls that torch keeps with the time when they were asked for (docs.pytorch.org, flight recorder):
+# releases from 2.8 on warn of the second name. What the user sets stays.
+_FLIGHT_RECORDER = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+_CALLS_KEPT = "512"
 
 
 def after_import(name: str, module: ModuleType) -> set[str]:
@@ -33,6 +39,8 @@ def after_import(name: str, module: ModuleType) -> set[str]:
             raise
         print(f"advisor: nothing is recorded, the job goes on: {error}", file=sys.stderr)
         return set()
+    if asked.every and not any(name in os.environ for name in _FLIGHT_RECORDER):
+        os.environ[_FLIGHT_RECORDER[module.__version__ < (2, 8)]] = _CALLS_KEPT
     construction.wanted.update(asked.settings)
     construction.change_ddp()
     steps.count(asked)

@@ -6,10 +6,12 @@ wrapped: what ``wanted`` names replaces the script's. ``built`` has the present 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -57,7 +59,8 @@ def change_ddp() -> None:
         asked["bucket_cap_mb"] = asked["bucket_cap_mb"] or _DEFAULT_CAP_MB
         built.setdefault("ddp", {**asked, "comm_hook": "none", "made_by": _made_by()})
         bound.arguments.update({name: wanted[name] for name in _DDP if name in wanted})
-        build(*bound.args, **bound.kwargs)
+        with _blaming_the_script():
+            build(*bound.args, **bound.kwargs)
         _register(self)
 
     def _register(model: Any) -> None:
@@ -99,7 +102,8 @@ def change_fully_shard(module: ModuleType) -> None:
             kwargs["reshard_after_forward"] = wanted["reshard_after_forward"]
         if "reduce_precision" in wanted:
             kwargs["mp_policy"] = _reducing(module, policy, str(wanted["reduce_precision"]))
-        made = shard(target, **kwargs)
+        with _blaming_the_script():
+            made = shard(target, **kwargs)
         units = made if isinstance(made, list) else [made]
         _sharded.extend((unit, unit.register_forward_pre_hook(_note_order)) for unit in units)
         return made
@@ -132,7 +136,8 @@ def change_fsdp1(module: ModuleType) -> None:
             kwargs.get("sharding_strategy") is strategy.SHARD_GRAD_OP
         ):
             kwargs["sharding_strategy"] = strategy.FULL_SHARD
-        build(self, *args, **kwargs)
+        with _blaming_the_script():
+            build(self, *args, **kwargs)
 
     wrapper.__init__ = construct
 
@@ -202,6 +207,22 @@ def _reducing(module: ModuleType, policy: Any, precision: str) -> Any:
     dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[precision]
     present = policy if policy is not None else module.MixedPrecisionPolicy()
     return dataclasses.replace(present, reduce_dtype=dtype)
+
+
+@contextlib.contextmanager
+def _blaming_the_script() -> Iterator[None]:
+    """A warning of the wrapper's own about how it is called names the line that calls it."""
+    caller = sys._getframe(3)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            yield
+    finally:
+        for one in caught:
+            ours = one.filename == __file__
+            filename, line = (
+                (caller.f_code.co_filename, caller.f_lineno) if ours else (one.filename, one.lineno)
+            )
+            warnings.warn_explicit(one.message, one.category, filename, line, source=one.source)
 
 
 def _made_by() -> str:

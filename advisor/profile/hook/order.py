@@ -27,10 +27,6 @@ _LOGGERS_OFF = {
     "CLEARML_OFFLINE_MODE": "1",  # clear.ml/docs: nothing leaves the machine
 }
 
-# Calls that torch keeps with the time when they were asked for (docs.pytorch.org, flight recorder):
-# the second name is that of releases before 2.8. What the user sets stays.
-_FLIGHT_RECORDER = {"TORCH_FR_BUFFER_SIZE": "512", "TORCH_NCCL_TRACE_BUFFER_SIZE": "512"}
-
 
 @dataclass(frozen=True)
 class Order:
@@ -66,8 +62,6 @@ def environment(order: Order, present: Mapping[str, str]) -> dict[str, str]:
     """``present`` with what makes Python load the hook and what that is to do."""
     path = [str(_SITE), *filter(None, [present.get("PYTHONPATH")])]
     ours = _LOGGERS_OFF if order.ends else {}
-    if order.every:
-        ours = ours | {k: v for k, v in _FLIGHT_RECORDER.items() if k not in present}
     text = _hex({"root": str(_ROOT), **asdict(order), "ours": ours})
     return {**present, **ours, "PYTHONPATH": os.pathsep.join(path), VARIABLE: text}
 

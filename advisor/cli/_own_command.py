@@ -13,6 +13,8 @@ class WithOwnCommand(click.Command):
         if "--" in args:
             place = args.index("--")
             ctx.meta[__name__] = tuple(args[place + 1 :])
+            if not ctx.meta[__name__]:  # an empty variable: a sweep would take the reference job
+                raise click.UsageError("no command stands after --", ctx)
             args = args[:place]
         return super().parse_args(ctx, args)
 

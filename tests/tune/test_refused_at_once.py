@@ -54,6 +54,13 @@ def test_a_device_that_is_missing_is_refused(
     assert not folder.exists()
 
 
+def test_an_empty_command_is_not_the_reference_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "run_trial", None)
+    found = CliRunner().invoke(command, ["--sweep", "--"])
+    assert found.exit_code == 2
+    assert "no command stands after --" in found.output
+
+
 def test_a_budget_that_compares_nothing_is_refused_before_the_job_is_looked_at(
     tmp_path: Path,
 ) -> None:

@@ -231,7 +231,7 @@ def predict_bucket_cap(
 
     change, base = pair(model)
     largest = min(sum(ddp.gradient_bytes), int((25.0 if cap_mb is None else cap_mb) * 1024 * 1024))
-    return predict(
+    found = predict(
         programs,
         change,
         base=base,
@@ -239,6 +239,9 @@ def predict_bucket_cap(
         extrapolates=model.extrapolates(largest),
         identified=model.is_known,
     )
+    change, base = pair(model._replace(excess_by_call=True))
+    by_call = predict(programs, change, base=base)
+    return found and by_call and _spanning(found, by_call.step_ns)
 
 
 def predict_without_lateness(
@@ -273,7 +276,13 @@ def predict_restored(
     )
     if least is None or found is None or most is None:
         return None
-    fewer, more = max(least.step_ns - found.step_ns, 0.0), max(found.step_ns - most.step_ns, 0.0)
+    return _spanning(found, least.step_ns, most.step_ns)
+
+
+def _spanning(found: Prediction, *steps_ns: float) -> Prediction:
+    """``found`` with an interval that also holds what the step would be otherwise explained."""
+    fewer = max(*steps_ns, found.step_ns) - found.step_ns
+    more = found.step_ns - min(*steps_ns, found.step_ns)
     return found._replace(
         low_ns=max(found.step_ns - float(np.hypot(found.step_ns - found.low_ns, more)), 0.0),
         high_ns=found.step_ns + float(np.hypot(found.high_ns - found.step_ns, fewer)),

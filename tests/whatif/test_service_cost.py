@@ -98,6 +98,17 @@ def test_what_calls_met_besides_their_bytes_a_larger_call_meets_too() -> None:
     assert model.as_one_ns([(calls[1], 1), (calls[3], 1)]) == pytest.approx(15e6 - model.a_ns)
     assert model.as_one_ns([(calls[1], 1)]) == pytest.approx(9e6)
     assert model.as_one_ns([(calls[1], 0.5)]) == pytest.approx(4.5e6 + model.a_ns / 2)
+    # AND where a wait for a core holds up each call, two as one are held up once, by the mean of
+    # both, and halves as often as wholes
+    by_call = model._replace(excess_by_call=True)
+    half = by_call.service_ns(65_536)
+    excess = 7.5e6 - by_call.service_ns(131_072)
+    assert by_call.as_one_ns([(calls[1], 1), (calls[3], 1)]) == pytest.approx(
+        max(9e6, by_call.service_ns(262_144) + excess)
+    )
+    assert by_call.as_one_ns([(calls[1], 0.5)]) == pytest.approx(
+        half + 9e6 - by_call.service_ns(131_072)
+    )
 
 
 def test_a_slow_link_is_no_latency() -> None:

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,6 +30,7 @@ from advisor.profile.objects import pickling_marked
 from advisor.profile.ranges import Range
 
 GLOO_THREAD_NAME = "pt_gloo_runloop"
+_GLOO_LOOP_NAME = "gloo_tcp_loop"
 _THREADS_PER_GLOO_INTERFACE = 2
 _GLOO_LOOK_S = 0.001
 _GLOO_MOST_S = 1.0
@@ -72,7 +73,9 @@ class Recording:
         self._steps_done = -1  # the profiler's warm-up step is not recorded
         self._annotated = False
         self._marks = ExitStack()
-        self._core_waits_ns: list[int] = []  # at the ends of steps, from the warm-up's on
+        # At the ends of steps, from the warm-up's on: of the training thread, and of gloo's.
+        self._waits_ns: dict[str, list[int]] = {"core_wait_ns": [], "gloo_wait_ns": []}
+        self._gloo: list[Path] = []
         self._cores: cores.CoresUsed | None = None  # at the end of the warm-up
         activities = [ProfilerActivity.CPU]
         if device == "cuda":
@@ -110,11 +113,13 @@ class Recording:
     def step(self) -> None:
         """End a step; after the last one the trace is written."""
         self._steps_done += 1
-        waited_ns = waited_for_core_ns()
-        if waited_ns is not None:
-            self._core_waits_ns.append(waited_ns)
         if self._steps_done == 0:
             self._cores = cores.used()
+            self._gloo = gloo_tasks()
+        if (waited_ns := waited_for_core_ns()) is not None:
+            self._waits_ns["core_wait_ns"].append(waited_ns)
+        if self._gloo and (by_gloo := [*map(waited_for_core_ns, self._gloo)]).count(None) == 0:
+            self._waits_ns["gloo_wait_ns"].append(sum(filter(None, by_gloo)))
         if self._steps_done >= self.steps:
             self._annotate()
         with _undisturbed():
@@ -126,9 +131,9 @@ class Recording:
         self._annotated = True
         held = cores.kept_busy(self._cores, cores.used(), torch.get_num_threads())
         own = {**self._metadata(), **held, "recorded_steps": self._steps_done}
-        waits = [end - begin for begin, end in itertools.pairwise(self._core_waits_ns)]
-        if waits:
-            own["core_wait_ns"] = waits
+        for name, until in self._waits_ns.items():
+            if waits := [end - begin for begin, end in itertools.pairwise(until)]:
+                own[name] = waits
         text = json.dumps(own, sort_keys=True)
         self._profiler.add_metadata_json(names.METADATA_KEY, text)
 
@@ -164,15 +169,21 @@ def _undisturbed() -> Iterator[None]:
             signal.raise_signal(signal.SIGTERM)
 
 
-def waited_for_core_ns() -> int | None:
-    """How long this thread has been ready to run without a core so far, ns; None where not kept.
+def waited_for_core_ns(task: Path = Path("/proc/thread-self")) -> int | None:
+    """How long a thread has been ready to run without a core so far, ns; None where not kept.
 
     Linux keeps it: the second number of schedstat (Documentation/scheduler/sched-stats.rst).
     """
     try:
-        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1])
+        return int((task / "schedstat").read_text(encoding="ascii").split()[1])
     except (OSError, IndexError, ValueError):
         return None
+
+
+def gloo_tasks() -> list[Path]:
+    """Gloo's threads of this process: those that move its bytes, and those that reduce."""
+    names = (GLOO_THREAD_NAME, _GLOO_LOOP_NAME)
+    return [task for task in Path("/proc/self/task").glob("*") if _name(task) in names]
 
 
 def gloo_threads(groups: list[str]) -> dict[str, str]:
@@ -212,12 +223,17 @@ def _gloo_stats() -> dict[int, str]:
     """Gloo's worker threads of this process: proc(5)'s stat by thread id."""
     found: dict[int, str] = {}
     for task in Path("/proc/self/task").glob("*"):
-        try:
-            if (task / "comm").read_text().strip() == GLOO_THREAD_NAME:
+        if _name(task) == GLOO_THREAD_NAME:
+            with suppress(FileNotFoundError, ProcessLookupError):
                 found[int(task.name)] = (task / "stat").read_text()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # a thread that ended while the folder was read serves no group any more
     return found
+
+
+def _name(task: Path) -> str:
+    """'' of a thread that ended while the folder was read: it serves no group any more."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return (task / "comm").read_text().strip()
+    return ""
 
 
 def in_order_of_start(started: dict[int, int], pid_max: int) -> list[int]:

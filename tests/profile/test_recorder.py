@@ -18,7 +18,7 @@ pytest.importorskip("nvtx", reason="needs the [profile] extra")
 
 import advisor  # noqa: E402
 from advisor.errors import AdvisorError  # noqa: E402
-from advisor.profile import files, names  # noqa: E402
+from advisor.profile import files, names, recording  # noqa: E402
 from advisor.profile.recording import waited_for_core_ns  # noqa: E402
 from advisor.record import parse_ranks  # noqa: E402
 
@@ -56,7 +56,12 @@ def test_a_loop_skips_then_records_then_does_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(waited_for_core_ns() is None, reason="the kernel keeps no such times")
-def test_the_time_without_a_core_is_noted_for_each_recorded_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("gloo", "noted"), [("thread-self", True), ("self/task/0", False)])
+def test_the_time_without_a_core_is_noted_for_each_recorded_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gloo: str, noted: bool
+) -> None:
+    """Of the training thread, and of gloo's threads as long as there are such."""
+    monkeypatch.setattr(recording, "gloo_tasks", lambda: [Path("/proc") / gloo])
     with advisor.profiler(tmp_path, steps=3, skip=0) as recorder:
         for _ in range(6):
             torch.randn(8, 8).sum()
@@ -65,6 +70,7 @@ def test_the_time_without_a_core_is_noted_for_each_recorded_step(tmp_path: Path)
     waits = document["advisor"]["core_wait_ns"]
     assert len(waits) == len(steps_in(tmp_path / "rank0.json.gz")) == 3
     assert all(wait >= 0 for wait in waits)
+    assert len(document["advisor"].get("gloo_wait_ns", [])) == (3 if noted else 0)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the kernel keeps no such times")

@@ -333,6 +333,14 @@ SELECT rank, host,
   (more.ns + 1.96 * error_ns)::BIGINT AS more_high_ns
 FROM own JOIN more USING (rank) JOIN spread USING (rank), facts WHERE own.ns IS NOT NULL;
 
+-- The same of gloo's threads of each rank together, which move the bytes of its calls: one that waits
+-- for a core ends its calls late, as a slow link does.
+--   wait_ns: median per step
+CREATE VIEW gloo_wait AS
+SELECT rank, list_median(
+  try_cast(try_cast(metadata AS JSON) -> '$.advisor.gloo_wait_ns' AS BIGINT[]))::BIGINT AS wait_ns
+FROM rank;
+
 -- Who keeps the cores busy on which ranks run, over the recorded steps: one row per host and set of
 -- cores. Our recorder notes it on Linux; only where all ranks are recorded are the others no ranks.
 --   ranks: that run on them

@@ -171,6 +171,16 @@ SELECT o.step, list(DISTINCT g.rank ORDER BY g.rank) AS ranks, max(g.idle_ns) AS
 FROM odd_step o JOIN host_gap g ON g.step IN (o.step, o.step - 1), facts f
 WHERE 2 * g.idle_ns >= (o.times - 1) * f.step_ns GROUP BY o.step;
 
+-- What a rank waited for a core in each step. Our recorder writes one time for each step that it records.
+--   wait_ns: how long the training thread was ready to run and had no core
+CREATE VIEW step_core_wait AS
+WITH noted AS (
+  SELECT rank, try_cast(try_cast(metadata AS JSON) -> '$.advisor.core_wait_ns' AS BIGINT[]) AS waits
+  FROM rank)
+SELECT rank, step, waits[row_number() OVER (PARTITION BY rank ORDER BY start_ns)] AS wait_ns
+FROM step JOIN noted USING (rank)
+QUALIFY len(waits) = count(*) OVER (PARTITION BY rank);
+
 -- Per complete step the rank that was kept longest from it by what the others do not do: stretches
 -- longer than usual in which its host left the device idle (no data loading), and operators beyond
 -- those of its other steps (an evaluation by one rank, copies for a checkpoint). Where its peers do not
@@ -233,7 +243,10 @@ whole AS (
     -- many): else its peers did nothing either
     AND (p.step NOT IN (SELECT step FROM waited) OR 2 * coalesce((SELECT max(ns) FROM (
       SELECT w.rank, sum(wait_ns) AS ns FROM waited w WHERE w.last_rank = p.rank AND w.rank <> p.rank
-        AND (w.step = p.step OR p.step >= before AND p.step < w.step) GROUP BY w.rank)), 0) >= p.pause_ns))
+        AND (w.step = p.step OR p.step >= before AND p.step < w.step) GROUP BY w.rank)), 0) >= p.pause_ns)
+    -- a thread that is ready to run and has no core looks idle as well
+    AND p.pause_ns > coalesce((SELECT wait_ns FROM step_core_wait c
+      WHERE c.rank = p.rank AND c.step = p.step), 0))
 SELECT * EXCLUDE (copied_ns) FROM whole
 UNION ALL -- one that the recording ends in: it begins with the copies that a whole one holds
 SELECT * FROM (SELECT p.step, p.rank, o.pause_ns, o.code, o.after_wait, o.works, o.shared_ns

@@ -245,7 +245,7 @@ whole AS (
       SELECT w.rank, sum(wait_ns) AS ns FROM waited w WHERE w.last_rank = p.rank AND w.rank <> p.rank
         AND (w.step = p.step OR p.step >= before AND p.step < w.step) GROUP BY w.rank)), 0) >= p.pause_ns)
     -- a thread that is ready to run and has no core looks idle as well
-    AND p.pause_ns > coalesce((SELECT wait_ns FROM step_core_wait c
+    AND p.pause_ns NOT BETWEEN 1 AND coalesce((SELECT wait_ns FROM step_core_wait c
       WHERE c.rank = p.rank AND c.step = p.step), 0))
 SELECT * EXCLUDE (copied_ns) FROM whole
 UNION ALL -- one that the recording ends in: it begins with the copies that a whole one holds

@@ -326,3 +326,21 @@ def test_a_traceback_that_is_not_the_end_is_not_cut(behind: str) -> None:
     for number, line in enumerate((CALLS + behind).splitlines()):
         tracebacks.see("", line, number)
     assert tracebacks.cut() is None
+
+
+def test_the_calls_above_a_warning_raise_nothing() -> None:
+    """NumPy 2 makes torch print them as a traceback, and a program's next line is no exception."""
+    seen = Tracebacks()
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "/app/train.py", line 4, in <module>',
+        "    import torch",
+        '  File "/venv/torch/nn/modules/transformer.py", line 20, in <module>',
+        "    device: torch.device = torch.device(torch._C._get_default_device()),",
+        "/venv/torch/nn/modules/transformer.py:20: UserWarning: Failed to initialize NumPy",
+        "  device: torch.device = torch.device(torch._C._get_default_device()),",
+        "Hostname: node1, Rank: 2, Local Rank: 2",
+    )
+    assert [seen.see("", line, number) for number, line in enumerate(lines)] == [None] * 8
+    other = (*lines[:5], lines[5].replace(":20:", ":21:"), "ValueError: another rank's warning")
+    assert [seen.see("", line, number) for number, line in enumerate(other)][-1] is not None

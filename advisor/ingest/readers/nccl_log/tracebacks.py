@@ -24,6 +24,8 @@ _RAISED = re.compile(
     r"(?:(?:[A-Za-z_]\w{0,60}\.){0,8}_{0,2}[A-Z]\w{2,80}|(?:[a-z_]\w{0,60}\.){1,8}[a-z_]\w{2,80})"
     r"(?::\s|:?\s{0,8}$)"
 )
+# Python's warnings module of a call; torch prints the calls that led to one of NumPy's above it.
+_WARNED = re.compile(r"(\S{1,300}\.py):(\d{1,7}): \w{3,40}Warning: ")
 # Without words of its own what it asks for is all that it tells.
 _BARE_ASSERTION = re.compile(r"AssertionError:?\s{0,8}")
 _ASSERT = "assert "
@@ -101,6 +103,10 @@ class _Open:
     source: str = ""
     since: int = 0
 
+    def is_at(self, path: str, line: int) -> bool:
+        """Whether its last call is there."""
+        return bool(self.frames) and (self.frames[-1].path, self.frames[-1].line) == (path, line)
+
 
 @dataclass
 class Tracebacks:
@@ -169,6 +175,9 @@ class Tracebacks:
         traceback.is_last &= not text.strip() or text[:1].isspace()
         if traceback.is_ignored and text.startswith(_OF_SYSTEM):  # its class stands elsewhere
             self.is_source = True
+        if (found := _WARNED.match(text)) and traceback.is_at(found[1], int(found[2])):
+            del self._open[writer]
+            return None
         if traceback.since > _MOST_LINES and not text.startswith(("│", "|", "╰")):
             del self._open[writer]
         if not traceback.frames or text[:1].isspace() or not _RAISED.match(text):

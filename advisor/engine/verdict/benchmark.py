@@ -66,6 +66,9 @@ def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
     if not points:
         return None
     lacks_ranks = not any(point["is_bus"] for point in points)
+    # NICs that nothing names are the least that such machines are sold with: no measure of the best.
+    named = bool(sandbox.records(_MACHINE))
+    limit_gbps = first["limit_gbps"] if named or first["limit_by"] != "NICs" else None
     return Benchmark(
         op=first["op"],
         ranks=first["ranks"],
@@ -74,11 +77,11 @@ def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
         smallest_bytes=points[0]["bytes"],
         smallest_ns=points[0]["time_us"] * 1e3,
         half_bytes=_half_bytes([(point["bytes"], point["busbw"]) for point in points]),
-        limit_gbps=None if lacks_ranks else first["limit_gbps"],
+        limit_gbps=None if lacks_ranks else limit_gbps,
         limit_by=first["limit_by"],
         device=first["device"],
         fits={row["op"]: row["n_star_bytes"] for row in sandbox.records(_FITS)},
-        lacks_hardware=first["limit_gbps"] is None and not sandbox.records(_MACHINE),
+        lacks_hardware=limit_gbps is None and not named,
         printed=first["printed"],
         across=len(first["hosts"] or ()) > 1,
         lacks_ranks=lacks_ranks,

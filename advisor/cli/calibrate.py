@@ -155,6 +155,10 @@ def _measured(
     return measured, dropped
 
 
+# Up to these latency and floor are nearly all of a call's time.
+SMALL_BYTES = 64 << 10
+
+
 def _say(
     calibration: Calibration, forced: Mapping[str, str], dropped: list[str], output: Path
 ) -> None:
@@ -182,6 +186,11 @@ def _say(
         f"  it is of {calibration.machine}. In 17 public tables other clusters of a kind had 86 % "
         "(to 64 KB) and 93 % (above) so. Other kinds of machine had 2 % and 45 %."
     )
+    if calibration.least_bytes > SMALL_BYTES:
+        click.echo(
+            f"  no call below {calibration.least_bytes:,} bytes: the floor is that of larger ones, "
+            "up to twice what small calls take. Measure from 1 KB (-b 1K)."
+        )
     for line in dropped:
         click.echo(f"  left out: {line}")
     click.echo(f"written: {output}")

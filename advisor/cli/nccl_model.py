@@ -132,13 +132,15 @@ def command(
         dtype=dtype,
         printed=read.printed,
     )
-    calibrated = None
+    calibrated, unmeasured = None, ""
     if fitted is not None:
         calibration = load_calibration(fitted)
         # What a log or a dumped graph is of is the user's word.
         of = calibration.machine if source in ("log", "graph") else read.topology.name
         calibration.check(of, read.topology.nodes)
         calibrated = calibration.time_us(prediction)
+        if not calibration.measures(prediction.bytes):
+            unmeasured = f", as none below {calibration.least_bytes:,} bytes was measured"
     if form == "json":
         check = asdict(read.check) if read.check else None
         extra: dict[str, Any] = {"assumptions": assumptions, "printed_table": check}
@@ -149,7 +151,7 @@ def command(
         click.echo(_text(prediction, assumptions))
         if calibrated is not None:
             time, low, high = calibrated
-            click.echo(f"calibrated: {time:,.1f} us ({low:,.1f} to {high:,.1f})")
+            click.echo(f"calibrated: {time:,.1f} us ({low:,.1f} to {high:,.1f}{unmeasured})")
         elif prediction.library == "rccl":
             click.echo("RCCL's own figures rank its options: they are no times")
         elif prediction.choice is not None and prediction.bytes < _UNTRUSTED_BYTES:

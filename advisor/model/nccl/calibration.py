@@ -89,7 +89,9 @@ class Calibration(FileModel, allow_inf_nan=False):
     def time_us(self, prediction: Prediction) -> tuple[float, float, float]:
         """Time of NCCL's choice, and between what it lies in nine of ten rows.
 
-        Raises AdvisorError where NCCL has no choice.
+        A call smaller than all that were measured takes no longer than they, and no shorter than
+        NCCL's own estimate: what of it is floor no row tells. Raises AdvisorError where NCCL has
+        no choice.
         """
         features = _features(prediction)
         time = (
@@ -97,7 +99,14 @@ class Calibration(FileModel, allow_inf_nan=False):
             + self.transfer.value * features.transfer_us
             + self.middle.value * features.transfer_us**MIDDLE_POWER
         )
-        return time, time * self.spread[0], time * self.spread[1]
+        low, high = time * self.spread[0], time * self.spread[1]
+        if not self.measures(prediction.bytes) and prediction.choice is not None:
+            low = min(low, prediction.choice.time_us)
+        return time, low, high
+
+    def measures(self, size_bytes: int) -> bool:
+        """Whether a call is no smaller than the smallest that was measured."""
+        return size_bytes >= self.least_bytes
 
     def latency_us(self, prediction: Prediction) -> tuple[float, float, float]:
         """Of that time what no byte takes, the floor and the latency, with its 90 % interval."""

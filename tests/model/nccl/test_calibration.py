@@ -147,6 +147,31 @@ def test_calls_of_a_measured_cluster_and_of_another_of_its_kind_come_out_right()
         assert share(found[kind, True]) >= 0.7, kind
 
 
+# Two nodes of 8 H100 over InfiniBand (nccl-tests issue 309, out of place): of one table to 64 KB
+# and above, and above 1 MB of another, whose floor no row tells.
+H100_SMALL = [(4096, 30.24), (16384, 32.74), (65536, 33.84)]
+H100_FROM_1M = [
+    (1048576, 93.25), (2097152, 94.22), (4194304, 110.9), (8388608, 151.6), (16777216, 201.6),
+    (33554432, 274.8), (67108864, 477.2), (134217728, 750.7), (268435456, 1296.2),
+    (536870912, 2376.5), (1073741824, 4497.4), (2147483648, 8766.9), (4294967296, 17290.0),
+]  # fmt: skip
+
+
+def test_calls_below_all_that_were_measured_have_an_interval_that_holds_them() -> None:
+    topology = topology_of(machine("dgx-h100"), 2)
+    large, small = (
+        [Measured(time, predict(topology, "allreduce", size, (2, 26, 2))) for size, time in rows]
+        for rows in (H100_FROM_1M, H100_SMALL)
+    )
+    found = fitted(large)
+    for row in small:
+        time, low, high = found.time_us(row.prediction)
+        assert time > 1.5 * row.time_us
+        assert low <= row.time_us <= high
+        assert not found.measures(row.prediction.bytes)
+    assert all(found.measures(row.prediction.bytes) for row in large)
+
+
 @pytest.mark.slow
 def test_what_the_calls_were_told_to_take_is_fitted_as_such(tmp_path: Path) -> None:
     """Two p4d over EFA with NCCL_ALGO=RING: the bandwidth is that of rings, half of trees'."""

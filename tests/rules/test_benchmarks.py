@@ -365,6 +365,21 @@ def test_a_rack_at_the_speed_of_its_nics_is_not_called_healthy(tmp_path: Path) -
     assert limits == [(None, None), ("links", 900.0)]
 
 
+def test_a_table_of_a_named_machine_without_its_hosts_asks_for_them(tmp_path: Path) -> None:
+    times = {power: 2**power * bus_factor("all_reduce", 72) / 190e3 for power in range(27, 34)}
+    table = {"op": "all_reduce", "ranks": 72, "hosts": 18, "device": "NVIDIA GB200",
+             "rows": [(2**power, time, time) for power, time in times.items()]}  # fmt: skip
+    whole = printed(table)
+    headless = "".join(line for line in whole.splitlines(True) if "Rank" not in line)
+    asked = []
+    for text in (headless, whole):
+        (tmp_path / "a.log").write_text(text)
+        with advisor.load(str(tmp_path), hardware="gb200-nvl72") as run:
+            run.diagnose(select=RULES)
+            asked.append("names the hosts" in " ".join(run.report.verdict.next_steps))
+    assert asked == [True, False]
+
+
 def test_hosts_of_one_letter_are_told_apart(tmp_path: Path) -> None:
     """nccl-tests pads a name to ten columns: ten blanks stand before one of a letter."""
     table = {"op": "all_reduce", "ranks": 2, "hosts": 2, "device": "NVIDIA B200",

@@ -37,7 +37,8 @@ class Benchmark(NamedTuple):
     (``limit_by``) of its hardware allow; ``fits``: by operation the size below which a call is
     mostly latency. None where it is not known. ``lacks_hardware``: neither table nor user names
     the links or NICs of the ``printed`` devices, ``across`` hosts. ``lacks_ranks``: nothing says
-    of how many ranks it is, so that its bandwidths are bytes over time and held against nothing."""
+    of how many ranks it is, so that its bandwidths are bytes over time and held against nothing.
+    ``lacks_hosts``: the machine is named, but not on which hosts of it the ranks are."""
 
     op: str
     ranks: int | None
@@ -54,6 +55,7 @@ class Benchmark(NamedTuple):
     printed: str | None
     across: bool
     lacks_ranks: bool
+    lacks_hosts: bool
 
 
 def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
@@ -85,6 +87,10 @@ def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
         printed=first["printed"],
         across=len(first["hosts"] or ()) > 1,
         lacks_ranks=lacks_ranks,
+        lacks_hosts=first["limit_gbps"] is None
+        and first["hosts"] is None
+        and not lacks_ranks
+        and bool(sandbox.records(_MACHINE)),
     )
 
 

@@ -94,9 +94,10 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
             return of_finding(decision.finding)
         case "benchmark":
             assert it.benchmark is not None
-            lacks = it.benchmark.lacks_ranks, it.benchmark.lacks_hardware
-            asked = zip(("ranks", "hardware"), lacks, strict=True)
-            ran_on = {"device": it.benchmark.printed, "across": it.benchmark.across}
+            table = it.benchmark
+            lacks = table.lacks_ranks, table.lacks_hardware, table.lacks_hosts
+            asked = zip(("ranks", "hardware", "rank-list"), lacks, strict=True)
+            ran_on = {"device": table.printed, "across": table.across}
             ask = [say(STEPS, what, ran_on) for what, is_missing in asked if is_missing]
             return [*ask, say(STEPS, "with-traces", {})]
         case "healthy":

@@ -33,8 +33,13 @@ def readers() -> tuple[Reader, ...]:
 
 
 def detect(source: Source, among: Sequence[Reader] | None = None) -> Reader | None:
-    """The first reader that recognises the content, or None."""
-    for reader in readers() if among is None else among:
+    """The first reader that recognises the content, or None.
+
+    Where the file begins as a reader's alone do (``BEGINS``), that one is asked before all others.
+    """
+    asked = readers() if among is None else among
+    sure = [one for one in asked if hasattr(one, "BEGINS") and one.BEGINS.match(source.head)]
+    for reader in (*sure, *asked):
         if reader.detect(source):
             return reader
     return None

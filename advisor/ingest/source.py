@@ -202,6 +202,7 @@ class Reader(Protocol):
     A reader whose files can be read apart from the run's other files, rank by rank, also has
     ``rank_hint(source) -> RankHint``. One whose files record their rank has
     ``recorded_rank(source) -> (rank, world size, process) | None``, so that jobs can be told apart.
+    One whose files begin as no others do may have ``BEGINS``, a pattern that matches there.
     """
 
     FORMAT: str

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from advisor.ingest.detect import detect
 from advisor.ingest.readers import kineto
 from advisor.ingest.readers.kineto.beginning import is_list_of_events
 from advisor.ingest.source import HEAD_BYTES, Source
@@ -110,3 +111,19 @@ def test_other_lists_with_long_strings_are_not_taken(tmp_path: Path, text: str) 
     path = tmp_path / "list.json"
     path.write_text(text)
     assert not kineto.detect(Source.of(path, 0))
+
+
+def test_no_other_reader_is_asked_of_what_begins_as_torch_profilers_traces_do(
+    tmp_path: Path,
+) -> None:
+    class Other:
+        def detect(self, source: Source) -> bool:
+            raise AssertionError(source.path)
+
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": _events()}))
+    among: Any = [Other(), kineto]
+    assert detect(Source.of(path, 0), among) is kineto
+    path.write_text(json.dumps({"traceEvents": _events(), "schemaVersion": 1}))
+    with pytest.raises(AssertionError, match="trace"):
+        detect(Source.of(path, 0), among)

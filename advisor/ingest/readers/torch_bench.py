@@ -40,7 +40,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 def detect(source: Source) -> bool:
     """The line above the figures."""
-    return b"bandwidth of" in source.head and _SIGN.search(source.head) is not None
+    return _SIGN.search(source.head) is not None
 
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:

@@ -18,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 _MOST_ITEMS = 8
 _EMPTY = re.compile(rb"\s*\[\s*\]\s*\Z")
 _DAMAGED = re.compile(rb'\s*\[\s*\{[^{}]{0,4096}"(?:ph|ts)"\s*:')
-_NAMED_LIST = re.compile(rb'\{\s*"[^"\\]{1,200}"\s*:.*"traceEvents"\s*:\s*\[', re.DOTALL)
+_NAMED_LIST = re.compile(rb'\{\s*"[^"\\]{1,200}"\s*:.*?"traceEvents"\s*:\s*\[', re.DOTALL)
 _KEY = rb'"[^"\\]{1,200}"\s*:'
 _MAY_BE = re.compile(
     rb"[\[{]\s*" + _KEY + rb"|[\x00\xff]{2}"

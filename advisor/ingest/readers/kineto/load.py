@@ -117,8 +117,11 @@ def _load_dialect(traces: list[Trace], context: ReadContext, key: str, *, merged
         trace.settle()
         delete_covered(trace, context)
         delete_foreign(trace, context)
+    assumed = [trace.base_ns for trace in traces]
     for trace in traces:
-        _apply_tail(trace, context)
+        trace.finish()
+    # The fields after the events may have given another base time than was assumed.
+    _shift(traces, assumed, context)
 
 
 def _repaired(traces: list[Trace], malformed: dict[int, list[int]]) -> Iterator[Item]:
@@ -193,13 +196,6 @@ def _count_numbers(traces: list[Trace], context: ReadContext) -> None:
         by_number[number].notes.append(f"events without a usable {field}: {count:,}")
 
 
-def _apply_tail(trace: Trace, context: ReadContext) -> None:
-    """Correct rows when the fields after the events gave another base time than assumed."""
-    assumed = trace.base_ns
-    trace.finish()
-    _shift(trace, trace.base_ns - assumed, context)
-
-
 def _take_base_of_others(traces: Sequence[Trace], context: ReadContext) -> None:
     """Files that were cut lack their base time, which stands at the end: that of the others.
 
@@ -214,16 +210,22 @@ def _take_base_of_others(traces: Sequence[Trace], context: ReadContext) -> None:
         if trace.info.base_time_ns is None and not trace.complete and not is_absolute:
             trace.info.base_time_ns = next(iter(bases))
             trace.set_base()
-            _shift(trace, trace.base_ns, context)
+            _shift([trace], [0], context)
             trace.notes.append("its base time was cut off: it is that of the other files")
 
 
-def _shift(trace: Trace, shift: int, context: ReadContext) -> None:
-    if shift:
-        context.con.execute(
-            "UPDATE event SET start_ns = start_ns + ? WHERE run = ? AND event_id BETWEEN ? AND ?",
-            [shift, context.run, trace.first_id, trace.last_id],
-        )
+def _shift(traces: Sequence[Trace], assumed_ns: Sequence[int], context: ReadContext) -> None:
+    """Correct the times of rows that were written with other base times than the traces have."""
+    by_shift: dict[int, list[int]] = {}
+    for trace, before in zip(traces, assumed_ns, strict=True):
+        by_shift.setdefault(trace.base_ns - before, []).append(trace.number)
+    for shift, numbers in by_shift.items():  # ranks of a job have the same, as a rule
+        if shift:
+            context.con.execute(
+                "UPDATE event SET start_ns = start_ns + ? "
+                "WHERE run = ? AND event_id // ? IN (SELECT unnest(?))",
+                [shift, context.run, event_fields.IDS_PER_FILE, numbers],
+            )
 
 
 # Copies by which a collective moves its data: NCCL's copy-engine collectives run no kernel. Since

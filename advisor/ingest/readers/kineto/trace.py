@@ -228,6 +228,8 @@ class Trace:
 
     def _find_foreign(self, documents: list[bytes], starts: list[tuple[int, int]]) -> None:
         """Which of the further documents are of another rank or clock than the first."""
+        if not starts:
+            return
         own = trace_info(self.head, self.tail, self.source.path)
         ids = [self.first_id + number * IDS_PER_CHUNK + at for number, at in starts]
         for text, first, following in zip(
@@ -237,8 +239,7 @@ class Trace:
             ranks = {_stated_rank(told), _stated_rank(own), None}
             if len(ranks) > 2 or told.base_time_ns != own.base_time_ns:
                 self.foreign.append((first, following - 1))
-        if ids:
-            self.notes.append(f"holds {len(set(ids)) + 1} documents, one after the other")
+        self.notes.append(f"holds {len(set(ids)) + 1} documents, one after the other")
 
     def finish(self) -> None:
         """Merge the tail's fields into what the head said."""

@@ -1,8 +1,7 @@
 """Rows into base tables: Python mappings in, one insert out.
 
 DuckDB's ``executemany`` costs about a millisecond per row; an Arrow table of a thousand rows costs
-about as much as one of them. A few rows go as one statement's parameters instead: Arrow looks for
-pandas when it takes Python values, and importing that costs more than reading a small trace.
+about as much as one of them.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from advisor.ingest.source import ReadContext
 
 _BATCH = 50_000
-_FEW = 100  # as parameters 9 ms, 0.1 ms a row; pandas takes 300 ms
 
 _TYPES = {
     "VARCHAR": pa.string(),
@@ -77,24 +76,43 @@ def _columns(con: Any, table: str) -> dict[str, str]:
 def _append(
     context: ReadContext, table: str, kinds: Mapping[str, str], rows: Sequence[Row]
 ) -> None:
-    """Insert the columns of ``kinds``: a few rows as parameters, more through one Arrow table."""
+    """Insert the columns of ``kinds``."""
+    if not rows:
+        return
     values = {name: [_fit(row.get(name), kind) for row in rows] for name, kind in kinds.items()}
     values["run"] = [context.run] * len(rows)
+    arrays = [arrow_column(column, _TYPES[kinds[name]]) for name, column in values.items()]
     con = context.con
-    if len(rows) <= _FEW:
-        places = ", ".join([f"({', '.join('?' * len(values))})"] * len(rows))
-        if rows:
-            con.execute(
-                f"INSERT INTO {table} ({', '.join(values)}) VALUES {places}",
-                [value for one in zip(*values.values(), strict=True) for value in one],
-            )
-        return
-    arrays = [pa.array(column, type=_TYPES[kinds[name]]) for name, column in values.items()]
     con.register("rows_to_insert", pa.Table.from_arrays(arrays, names=list(values)))
     try:
         con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM rows_to_insert")
     finally:
         con.unregister("rows_to_insert")
+
+
+def arrow_column(values: Sequence[Any], kind: Any) -> Any:
+    """As pa.array, which would import pandas, and dictionary_encode(), which would import Arrow's
+    functions: both take longer than reading a small trace."""
+    if pa.types.is_dictionary(kind):
+        codes = {text: code for code, text in enumerate(dict.fromkeys(values))}
+        index = arrow_column([None if text is None else codes[text] for text in values], pa.int32())
+        return pa.DictionaryArray.from_arrays(index, arrow_column([*codes], pa.string()))
+    known = np.array([value is not None for value in values], bool)
+    data, children = list[Any](), list[Any]()
+    if pa.types.is_list(kind):
+        ends = np.cumsum([0, *(len(value or ()) for value in values)], dtype=np.int32)
+        items = [item for value in values for item in value or ()]
+        data, children = [ends], [arrow_column(items, kind.value_type)]
+    elif pa.types.is_string(kind):
+        texts = [(value or "").encode() for value in values]
+        data = [np.cumsum([0, *map(len, texts)], dtype=np.int32), b"".join(texts)]
+    elif pa.types.is_boolean(kind):
+        data = [np.packbits(np.array([bool(value) for value in values]), bitorder="little")]
+    else:
+        code = "i" if pa.types.is_integer(kind) else "f"
+        data = [np.array([value or 0 for value in values], f"{code}{kind.bit_width // 8}")]
+    buffers = [pa.py_buffer(one) for one in (np.packbits(known, bitorder="little"), *data)]
+    return pa.Array.from_buffers(kind, len(values), buffers, children=children)
 
 
 def _fit(value: Any, kind: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from advisor.ingest.classes import classify, keeps_shapes, runs_on_device
+from advisor.ingest.readers._rows import arrow_column
 from advisor.ingest.readers.kineto import event_fields
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
@@ -97,7 +98,8 @@ def pair_begin_end(traces: Sequence[Trace], context: ReadContext) -> None:
     for (number, *_), thread in threads.items():
         if thread:
             owners[number].dropped["begin without end"] += len(thread)
-    con.register("kineto_pairs", pa.Table.from_pylist(spans, _SPAN))
+    columns = [arrow_column([span[one.name] for span in spans], one.type) for one in _SPAN]
+    con.register("kineto_pairs", pa.Table.from_arrays(columns, schema=_SPAN))
     con.execute("CREATE OR REPLACE TEMP TABLE kineto_span AS SELECT * FROM kineto_pairs")
     con.unregister("kineto_pairs")
     _merge_events(context)

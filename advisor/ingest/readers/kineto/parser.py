@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from advisor.ingest.classes import classify, keeps_shapes, runs_on_device
+from advisor.ingest.readers._rows import arrow_column
 from advisor.ingest.readers.kineto import event_fields as of
 from advisor.ingest.readers.kineto.json_value import Digits, clean, decoder, is_deeper
 from advisor.ingest.readers.kineto.native.scanner import COMM_EVENTS, EVENTS
@@ -71,7 +71,7 @@ class Parser:
             columns = list(zip(*rows, strict=True)) or [()] * len(schema)
             batches.append(
                 pa.RecordBatch.from_arrays(
-                    [_column(*one) for one in zip(columns, schema.types, strict=True)],
+                    [arrow_column(*one) for one in zip(columns, schema.types, strict=True)],
                     schema=schema,
                 )
             )
@@ -147,25 +147,6 @@ class Parser:
         if kept and any(fact is not None for fact in facts):
             facts += [None] * (len(of.COMM_COLUMNS) - len(facts))
             self._rows[COMM_EVENTS].append((rank, event_id, *facts))
-
-
-def _column(values: Sequence[Any], kind: Any) -> Any:
-    """As pa.array, which would import pandas, and dictionary_encode(), which would import Arrow's
-    functions: both take longer than reading a small trace."""
-    count = len(values)
-    if pa.types.is_dictionary(kind):
-        codes = {text: code for code, text in enumerate(dict.fromkeys(values))}
-        index = _column([None if text is None else codes[text] for text in values], pa.int32())
-        return pa.DictionaryArray.from_arrays(index, _column([*codes], pa.string()))
-    known = np.array([value is not None for value in values], bool)
-    bits = pa.py_buffer(np.packbits(known, bitorder="little"))
-    if pa.types.is_integer(kind):
-        numbers = np.array([value or 0 for value in values], f"i{kind.bit_width // 8}")
-        return pa.Array.from_buffers(kind, count, [bits, pa.py_buffer(numbers)])
-    texts = [(value or "").encode() for value in values]
-    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
-    data = pa.py_buffer(b"".join(texts))
-    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), data, bits)
 
 
 def _text(value: Any) -> str | None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from advisor.ingest.readers.kineto.beginning import damaged_beginning, is_list_of_events
 from advisor.ingest.readers.kineto.json_value import KEYS
-from advisor.ingest.readers.kineto.load import load
-from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import HEAD_BYTES, RankHint, ReadContext, Source
+
+if TYPE_CHECKING:
+    from advisor.ingest.readers.kineto.trace import Trace
 
 FORMAT = "kineto"
 SUMMARY = "Kineto (torch.profiler) and other Chrome traces in JSON, plain, gzip or zstd"
@@ -58,10 +60,17 @@ def _events_further_on(source: Source) -> bool:
     return False
 
 
-def rank_hint(source: Source) -> RankHint:
-    """The rank that a trace names. Raises :class:`AdvisorError` when it holds no events."""
+def _peeked(source: Source) -> Trace:
+    from advisor.ingest.readers.kineto.trace import Trace  # logs do without
+
     trace = Trace(source)
     trace.peek()
+    return trace
+
+
+def rank_hint(source: Source) -> RankHint:
+    """The rank that a trace names. Raises :class:`AdvisorError` when it holds no events."""
+    trace = _peeked(source)
     info = trace.info
     # A file without any event takes no rank's number from the files after it.
     empty = len(source.head) < HEAD_BYTES and not _PHASE.search(source.head)
@@ -73,8 +82,7 @@ def recorded_rank(source: Source) -> tuple[int, int | None, str | None] | None:
     """Rank, world size and process where the file's head records them, without reading further."""
     if b'"distributedInfo"' not in source.head:
         return None
-    trace = Trace(source)
-    trace.peek()
+    trace = _peeked(source)
     info = trace.info
     if info.rank is None or info.rank_from != "distributedInfo" or trace.merged:
         return None
@@ -85,4 +93,6 @@ def recorded_rank(source: Source) -> tuple[int, int | None, str | None] | None:
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Read all traces of a run into the base tables."""
+    from advisor.ingest.readers.kineto.load import load
+
     load(sources, context)

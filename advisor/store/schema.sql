@@ -392,12 +392,12 @@ CREATE TABLE gradient_sync (
   exposed_ns BIGINT                 -- exposed transfer of the reductions
 );
 
--- Copies by which FSDP2 takes gathered parameters apart, on the device, as its annotations span them.
+-- Copies by which FSDP2 takes gathered parameters apart, on the device: its ranges, else its kernels.
 CREATE TABLE parameter_copy (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank
   step INTEGER NOT NULL,            -- step
-  copies INTEGER NOT NULL,          -- modules copied
+  copies INTEGER NOT NULL,          -- ranges, or kernels
   copies_ns BIGINT NOT NULL         -- their time
 );
 

@@ -38,13 +38,19 @@ GROUP BY process_group, op, phase, dtype ORDER BY ALL
 
 # torch's FSDP2 gathers a module into one buffer and copies its parameters out of it
 # (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, wait_for_unshard); FSDP1 uses views.
+# Where no range on the device says so, the copies are the kernels of its operator
+# (fsdp::split_with_sizes_copy of _fsdp_collectives.py).
 PARAMETER_COPIES = """
 INSERT INTO parameter_copy BY NAME
+WITH copy AS (
+  SELECT *, class = 'annotation' AS is_range FROM event
+  WHERE run = $1 AND device IS NOT NULL AND (
+    class = 'annotation' AND starts_with(name, 'FSDP::all_gather_copy_out')
+    OR class = 'compute' AND contains(name, 'split_with_sizes_copy')))
 SELECT e.run, e.rank, s.step, count(*) AS copies, sum(e.dur_ns)::BIGINT AS copies_ns
-FROM event e JOIN step s ON s.run = e.run AND s.rank = e.rank
+FROM copy e JOIN step s ON s.run = e.run AND s.rank = e.rank
   AND e.start_ns >= s.start_ns AND e.start_ns < s.end_ns
-WHERE e.run = $1 AND class = 'annotation' AND device IS NOT NULL
-  AND starts_with(name, 'FSDP::all_gather_copy_out')
+WHERE is_range OR NOT (SELECT bool_or(is_range) FROM copy)
 GROUP BY ALL ORDER BY ALL
 """
 

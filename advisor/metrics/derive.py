@@ -24,6 +24,7 @@ from advisor.metrics.host.gaps import NAME_AS_ONE, NAME_PAUSES, NAME_READS, gap_
 from advisor.metrics.host.lead import host_pace
 from advisor.metrics.host.overlap import overlap_row
 from advisor.metrics.host.queue import queue_row, stream_waits
+from advisor.metrics.lateness.hosts import places
 from advisor.metrics.lateness.rows import Ranks, lateness_rows
 from advisor.metrics.lateness.work import compare_work
 from advisor.metrics.links.attribution import link_rows
@@ -137,6 +138,7 @@ def _lateness_input(con: Any, data: RunData, content: Sequence[Mapping[str, Any]
         },
         compare=lambda rank, peers, needed: compare_work(con, data.run, rank, peers, known, needed),
         hosts={r: one.info.host for r, one in data.ranks.items() if one.info.host is not None},
+        places=places(data.groups.values()),
         recorded={
             own["rank"]: own["cpu_ops"] / len(data.ranks[own["rank"]].steps.steps)
             for own in content

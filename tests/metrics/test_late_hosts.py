@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.groups import Group
 from advisor.metrics.lateness.blame import Arrivals
-from advisor.metrics.lateness.hosts import by_host, with_hosts
+from advisor.metrics.lateness.hosts import by_host, places, with_hosts
 
 MS = 1_000_000
 CALLS = 24
@@ -158,3 +159,26 @@ def test_ranks_of_a_slow_host_that_are_late_in_turn_are_their_host() -> None:
     assert late["wait_by_step"] == '{"5": 2, "6": 2}'
     of_all[7]["reason_evidence"]["host_ns_per_step"] = 3 * MS
     assert with_hosts(of_all, [], HOSTS) == of_all
+
+
+def test_ranks_at_one_place_of_groups_side_by_side_are_late_together() -> None:
+    """GIVEN two context-parallel groups whose last ranks are late THEN both are one culprit, where
+    they compute longer; where only one of them is late that one is."""
+    groups = [
+        Group("1", "mesh_cp", (0, 1, 2, 3), 4),
+        Group("2", "mesh_cp", (4, 5, 6, 7), 4),
+        Group("0", "default_pg", tuple(HOSTS), 8),
+    ]
+    ((kind, at),) = places(groups).items()
+    assert kind == "context-parallel"
+    assert [rank for rank, place in at.items() if place == at[7]] == [3, 7]
+    assert places(groups[1:]) == places([*groups[:1], Group("3", "mesh_cp", (3, 4), 2)]) == {}
+    ((_, stands_for),) = by_host([arrivals({3: 5.0, 7: 5.0})], at)
+    assert (3, 7) in stands_for.values()
+    assert by_host([arrivals({7: 5.0})], at) == []
+    of_all = [row(rank, 5 * (rank == 7)) for rank in HOSTS]
+    for reason, ranks in (("longer-compute", [3, 7]), ("late-launch", None)):
+        of_places = [(row(rank, 9 * (rank == 3), reason), [rank, rank + 4]) for rank in range(4)]
+        (late,) = [x for x in with_hosts(of_all, of_places, at, kind) if x["systematic"]]
+        assert late["reason_evidence"].get("with") == ranks
+        assert late["reason_evidence"].get("place_of") == (kind if ranks else None)

@@ -30,7 +30,7 @@ FROM (SELECT *, greatest(0, exposed_all_ns - exposed_transfer_ns) AS own_ns,
 -- calls in which the rank is last, and over the other ranks, of last start less own start (calls
 -- that run at once count each, hidden waits too). peer_cost_ns and peer_wait_ns are cost_ns_per_step
 -- and wait_ns_per_step as mean over those that share calls with it.
---   late_ranks: it, and the ranks of its host that are late as it is
+--   late_ranks: it, and the ranks of its host, or at its place of other groups, that are late as it is
 --   summed_cost_ns: per used step, over all calls in which it is last and all other ranks
 --   all_ns: all ranks' cost per used step, ns
 --   of_peers: ranks over those that share calls with it

@@ -3,23 +3,26 @@
 A host takes the place of its ranks in each group that joins hosts: in one group of them all, or in
 several side by side, as those of a mesh that replicate over hosts. Its excess is the least of its
 ranks', so that one late rank makes no late host; the rank whose excess is in the middle stands for
-it.
+it. So are ranks that have the same place in groups side by side, which split each sequence or layer
+alike: more work at that place is late in every group at once.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from advisor.metrics.collectives.groups import Group
 from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.lateness.reasons import is_inherited
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import binomial_tail
+from advisor.vocabulary.groups import kind_of_group
 
 _WORTH_A_LOOK = 0.05  # chance that a host is last so often, before all calls are looked at
 _BY_FAR = 4  # the same, in what it is late beyond the next
@@ -27,6 +30,9 @@ _BY_FAR = 4  # the same, in what it is late beyond the next
 _AS_SLOW = 0.75
 # Whose ranks come late for another's sake: one of its own holds them up, or what they sent before.
 _INHERITED = ("slow-transfer-before", "all-hosts-late")
+# What a place in groups side by side makes late: it computes more. A host's doing is no place's.
+_OF_PLACES = ("more-work", "slow-compute", "longer-compute")
+_SPLIT = ("context-parallel", "sequence-parallel", "tensor-parallel")
 
 
 _NOTHING = {"systematic": False, "cost_ns_per_step": 0, "wait_ns_per_step": 0, "wait_by_step": "{}"}
@@ -55,16 +61,29 @@ def by_host(
     return [_of_hosts(item, places) for item, places in found if _is_late(item, places)]
 
 
+def places(groups: Collection[Group]) -> dict[str, dict[int, str]]:
+    """By kind of groups that lie side by side: of each rank which place it has in its group."""
+    found = {}
+    for kind in _SPLIT:
+        own = sorted({g.ranks for g in groups if g.ranks and kind_of_group(g.description) == kind})
+        ranks = [rank for each in own for rank in each]
+        if len(own) > 1 and len({*ranks}) == len(ranks) and len({len(each) for each in own}) == 1:
+            found[kind] = {rank: str(at) for each in own for at, rank in enumerate(each)}
+    return found
+
+
 def with_hosts(
     of_all: Sequence[dict[str, Any]],
     of_hosts: Sequence[tuple[dict[str, Any], Sequence[int]]],
     host_of: Mapping[int, str],
+    kind: str | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of ``lateness`` with those of hosts that are late as a whole in place of their ranks'.
 
     ``of_hosts``: what each group has of a host, and for which ranks. Each of a host's ranks counts
     where most is waited for it, and the middle one's row is the host's; one that nobody waits for
-    makes it no late host. Who is late with that rank is in its evidence, as ``with``.
+    makes it no late host. Who is late with that rank is in its evidence, as ``with``. ``kind`` is
+    of the groups whose places ``host_of`` tells, where these are no hosts.
     """
     most: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
     for row, own in of_hosts:
@@ -73,7 +92,8 @@ def with_hosts(
             if rank not in counts or counts[rank]["cost_ns_per_step"] < row["cost_ns_per_step"]:
                 counts[rank] = row
     result = {row["rank"]: row for row in of_all}
-    _with_slow_mates(result, host_of)
+    if kind is None:
+        _with_slow_mates(result, host_of)
     for host, rows in most.items():
         mates = sorted(rank for rank, its in host_of.items() if its == host)
         late = sorted(rows.values(), key=lambda row: (row["cost_ns_per_step"], row["rank"]))
@@ -85,12 +105,15 @@ def with_hosts(
         alone = [result[r]["cost_ns_per_step"] for r in read if result[r]["systematic"]]
         if row["reason"] in _INHERITED or is_inherited(evidence):
             continue
+        if kind is not None and row["reason"] not in _OF_PLACES:
+            continue
         # A rank is late by itself where it costs more beyond its host's others than they all do.
         if 2 * row["cost_ns_per_step"] <= max(alone, default=0):
             continue
         for rank in read:  # its lateness is its host's
             result[rank] = {**result[rank], **_NOTHING}
-        result[row["rank"]] = {**row, "reason_evidence": {**evidence, "with": mates}}
+        evidence = {**evidence, "with": mates} | ({"place_of": kind} if kind else {})
+        result[row["rank"]] = {**row, "reason_evidence": evidence}
     return list(result.values())
 
 

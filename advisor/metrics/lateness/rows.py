@@ -47,6 +47,7 @@ class Ranks:
     paces: Mapping[int, float]  # what each host takes for a step when nothing holds it up, ns
     compare: Callable[[int, Sequence[int], float], Compared]
     hosts: Mapping[int, str]  # where they are known
+    places: Mapping[str, Mapping[int, str]]  # by kind of groups side by side
     recorded: Mapping[int, float]  # operators that the profiler wrote down, per step
     moving: Mapping[int, Intervals]  # when data of each moves (collectives/call.py)
 
@@ -90,15 +91,15 @@ def lateness_rows(
         if item.group is not None:
             own = of_all if len(found) == 1 else _rows(run, [item], ranks)
             records += [{**row, "process_group": item.group} for row in own]
-    of_hosts = [
-        (row, stands_for[row["rank"]])
-        for item, stands_for in by_host(found, ranks.hosts)
-        for row in _rows(run, [item], ranks)
-    ]
-    return [
-        {**row, "reason_evidence": json.dumps(row["reason_evidence"])}
-        for row in [*records, *with_hosts(of_all, of_hosts, ranks.hosts)]
-    ]
+    for kind, unit_of in [(None, ranks.hosts), *ranks.places.items()]:
+        of_units = [
+            (row, stands_for[row["rank"]])
+            for item, stands_for in by_host(found, unit_of)
+            for row in _rows(run, [item], ranks)
+        ]
+        of_all = with_hosts(of_all, of_units, unit_of, kind)
+    records += of_all
+    return [{**row, "reason_evidence": json.dumps(row["reason_evidence"])} for row in records]
 
 
 class _Group(NamedTuple):

@@ -68,7 +68,7 @@ def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
     if not points:
         return None
     lacks_ranks = not any(point["is_bus"] for point in points)
-    # NICs that nothing names are the least that such machines are sold with: no measure of the best.
+    # NICs that nothing names are the least such machines are sold with: no measure of the best.
     named = bool(sandbox.records(_MACHINE))
     limit_gbps = first["limit_gbps"] if named or first["limit_by"] != "NICs" else None
     return Benchmark(

@@ -93,6 +93,22 @@ def test_what_is_reduced_by_hand_between_backward_and_optimizer(
     assert [call.is_gradient for call in calls] == gradients
 
 
+def test_hybrid_sharding_sums_gradients_over_its_replicas() -> None:
+    """FSDP2 asks for both reductions in one range; an all-reduce of activations is in none."""
+    asked = [("reduce_scatter", 22), ("all_reduce", 24), ("all_reduce", 32)]
+    calls = [
+        Call(0, op, now, now + 1, event_id=now, enqueue=now, thread=2, bytes=4_000_000, step=1)
+        for op, now in asked
+    ]
+    found = spans(
+        ("Optimizer.zero_grad#AdamW.zero_grad", 1, 1, 2), (NODE, 2, 10, 40),
+        ("FSDP::post_backward_reduce (layers.0)", 2, 20, 30),
+        ("Optimizer.step#AdamW.step", 1, 50, 60),
+    )  # fmt: skip
+    set_phases(calls, found)
+    assert [call.is_gradient for call in calls] == [True, True, False]
+
+
 def test_lora_gathers_frozen_weights_that_nothing_reduces() -> None:
     # FSDP2 names its units but the root, and reduces the adapters alone.
     units = [None, "layers.0", "layers.1"]

@@ -33,6 +33,8 @@ from advisor.vocabulary.dtypes import element
 
 _OPTIMIZER = re.compile(r"^## optimizer ##$|^Optimizer\.(step|zero_grad)#")
 _BACKWARD = re.compile(rf"^{AUTOGRAD}|^## backward ##$")
+# A unit, and with hybrid sharding its shard over the replicas (foreach_reduce of torch 2.6).
+_FSDP2_REDUCES = re.compile(r"^FSDP::post_backward_reduce")
 _MATRICES = 0.2  # of a model's parameters: a transformer's block has 4 to 7, with 2 to 12 vectors
 # All-reduces of 1 KiB take 20 to 100 us between hosts (tables of nccl-tests), twice that when busy.
 _TINY_NS = 200_000
@@ -63,7 +65,9 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     _set_own_phases(calls, spans, asked, thread)
     set_modules(calls, spans, asked, thread)
     leaves = spans.select(re.compile(rf"^{AUTOGRAD}.*AccumulateGrad"))
-    in_hook = _inside(leaves, asked, thread, False)
+    in_hook = _inside(leaves, asked, thread, False) | _inside(
+        spans.select(_FSDP2_REDUCES), asked, thread, False
+    )
     _set_gradients(calls, around, small, in_hook, len(leaves.start))
     chosen = [
         (call, bool(early))

@@ -71,6 +71,12 @@ WHERE c.op IN ('all_reduce', 'reduce_scatter', 'reduce') AND (
     AND NOT EXISTS (FROM bucketed b WHERE b.op = c.op AND b.process_group IS NOT DISTINCT FROM c.process_group)
     AND NOT EXISTS (FROM summing s WHERE s.process_group IS NOT DISTINCT FROM c.process_group)));
 
+-- Used steps of the ranks that call in a group: groups side by side wait at once, so that each one's
+-- time per step is its own members'.
+CREATE VIEW group_step AS
+SELECT process_group, count(*) AS n FROM (SELECT DISTINCT process_group, rank FROM call)
+JOIN rank_step USING (rank) GROUP BY process_group;
+
 -- Groups that scatter activations (sequence parallelism), not gradients, or that say they are
 -- tensor-parallel: what they gather and reduce is for the next operator. Where no rank trains
 -- there are no gradients, and whatever a group reduces is activations.

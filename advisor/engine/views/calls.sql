@@ -73,6 +73,7 @@ WHERE c.op IN ('all_reduce', 'reduce_scatter', 'reduce') AND (
 
 -- Used steps of the ranks that call in a group: groups side by side wait at once, so that each one's
 -- time per step is its own members'.
+--   n: used steps, summed over those ranks
 CREATE VIEW group_step AS
 SELECT process_group, count(*) AS n FROM (SELECT DISTINCT process_group, rank FROM call)
 JOIN rank_step USING (rank) GROUP BY process_group;

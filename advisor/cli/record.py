@@ -17,7 +17,7 @@ from advisor.errors import AdvisorError
 from advisor.vocabulary.recorded_steps import STEPS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from advisor.profile.hook.order import Order
 
 
 @options.command(
@@ -90,7 +90,7 @@ def command(
         click.echo("advisor: the command was ended before it wrote a trace", err=True)
         return status
     if not written:
-        why = _nothing(folder, own.results(folder), chosen, skip, status)
+        why = _nothing(asked, own.results(folder), status)
         if not status:
             raise why
         click.echo(f"advisor: {why}", err=True)
@@ -105,25 +105,25 @@ def command(
     return status
 
 
-def _nothing(
-    folder: Path, left: list[dict[str, Any]], chosen: Sequence[int] | None, skip: int, status: int
-) -> AdvisorError:
+def _nothing(asked: Order, left: list[dict[str, Any]], status: int) -> AdvisorError:
     """Why there is no trace, and what to do."""
     from advisor.profile.hook import order
     from advisor.profile.own import why_nothing
 
-    if left and chosen is not None:
+    if left and asked.ranks is not None:
         world = int(left[0]["world_size"])
-        if not any(rank < world for rank in chosen):
+        if not any(rank < world for rank in asked.ranks):
             return AdvisorError(
                 f"nothing was recorded: none of --ranks is a rank of this job (0 to {world - 1})",
                 hint="--ranks all, or some of them",
             )
-    why, hint = why_nothing(folder)
-    if status and order.loaded(folder).exists():  # more steps would not help
+    why, hint = why_nothing(asked)
+    if status and order.loaded(Path(asked.folder)).exists():  # more steps would not help
         return AdvisorError(
             f"the command ended with status {status} before its steps were recorded",
             hint="its own output, above, says why",
         )
     failed = f"the command ended with status {status}; " if status else ""
-    return AdvisorError(f"{failed}nothing was recorded: {why}", hint=f"{hint} (--skip {skip})")
+    return AdvisorError(
+        f"{failed}nothing was recorded: {why}", hint=f"{hint} (--skip {asked.warmup})"
+    )

@@ -83,7 +83,7 @@ def run(
             f"the command made no progress for {timeout_s:g} s{f': {why}' if why else ''}",
             hint=hint or f"see {log}",
         )
-    raise _failed(process.returncode, folder, found)
+    raise _failed(process.returncode, asked, found)
 
 
 def results(folder: Path) -> list[dict[str, Any]]:
@@ -201,8 +201,8 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
         os.killpg(process.pid, number)
 
 
-def _failed(status: int, folder: Path, found: list[dict[str, Any]]) -> LaunchError:
-    log = folder / LOG
+def _failed(status: int, asked: order.Order, found: list[dict[str, Any]]) -> LaunchError:
+    log = Path(asked.folder) / LOG
     if found:
         return LaunchError(
             f"{len(found)} of {found[0]['world_size']} ranks left their results",
@@ -215,15 +215,18 @@ def _failed(status: int, folder: Path, found: list[dict[str, Any]]) -> LaunchErr
             hint=f"see {log}",
             out_of_memory=ran_out,
         )
-    why, hint = why_nothing(folder)
+    why, hint = why_nothing(asked)
     return LaunchError(f"the command's ranks left nothing: {why}", hint=hint)
 
 
-def why_nothing(folder: Path) -> tuple[str, str]:
+def why_nothing(asked: order.Order) -> tuple[str, str]:
     """Why a command that ended by itself left nothing, and what to do."""
+    folder = Path(asked.folder)
     if order.loaded(folder).exists():
         made = order.steps_made(folder)
-        seen = f" (it made {made})" if made else ""
+        # The profiler warms up for a step that is neither timed nor recorded.
+        needed = asked.warmup + asked.steps + asked.traced + (1 if asked.traced else 0)
+        seen = f" (it made {made}; {needed} are needed)" if made else ""
         return (
             f"it ended before enough steps of a torch optimizer were made{seen}, or could not "
             "write (its output says so)",

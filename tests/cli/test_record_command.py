@@ -78,10 +78,11 @@ def test_a_command_that_fails_at_its_start_is_not_told_to_make_more_steps(tmp_pa
 
     order.loaded(tmp_path).parent.mkdir()
     order.loaded(tmp_path).touch()
-    failed = _nothing(tmp_path, [], None, 10, 1)
+    asked = order.Order(str(tmp_path), warmup=10, traced=12)
+    failed = _nothing(asked, [], 1)
     assert "status 1 before its steps were recorded" in failed.message
     assert failed.hint == "its own output, above, says why"
-    assert "more steps" in _nothing(tmp_path, [], None, 10, 0).hint
+    assert "more steps" in _nothing(asked, [], 0).hint
 
 
 @pytest.mark.slow

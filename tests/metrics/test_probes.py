@@ -83,8 +83,9 @@ def test_a_probe_tells_which_way_a_host_is_slow(tmp_path: Path, way: str) -> Non
 def test_the_ends_of_two_operations_tell_the_direction_without_a_probe(alone: Placed) -> None:
     row, finding, _ = alone
     assert row["evidence"]["direction"] == "both"
-    assert finding.fix[0].startswith("Check the NIC of rank 1")
-    assert f"of {HOSTS[1]} (sending and receiving):" in finding.fix[1]
+    assert finding.fix[0].startswith(
+        f"Check the NIC of rank 1 on {HOSTS[1]} (sending and receiving):"
+    )
 
 
 # What the traces show, what the probe shows, and whether these are one place.

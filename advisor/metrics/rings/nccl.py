@@ -94,10 +94,17 @@ def ends_after(
     asked = [min(n, MOST_LOOPS) for n in loops]
     count = takes.shape[-1]
     operations = PASSES[op] * (count - 1) + 1
-    # Positions come first: what one sends to the next is a block of memory.
-    takes = takes.T[:, :, None]
-    apart = (np.zeros(count) + delays).T.reshape(count, -1, 1)
-    own = np.flatnonzero(written) if written is not None else np.zeros(0, dtype=np.intp)
+    # Positions come first: what one sends to the next is a block of memory. Times of edges are as
+    # long as starts: numpy adds blocks several times as fast as one number over few cases.
+    apart, takes = (
+        np.broadcast_to(by_edge.T[..., None], starts.shape).copy()
+        for by_edge in (np.zeros_like(takes) + delays, takes)
+    )
+    own = np.zeros(count, dtype=np.bool_) if written is None else written
+    delayed, writes = bool(apart.any()), bool(own.any())
+    # The wire out of a position whose kernel writes is never behind it, and takes no more time.
+    by_kernel, by_proxy = takes.copy(), takes
+    by_kernel[~own], by_proxy[own] = 0.0, 0.0
     now, wire = starts.copy(), starts.copy()
     arrived: deque[Floats] = deque()  # from each position at the next, by slice
     used: deque[Floats] = deque()  # by the next position, by slice
@@ -112,15 +119,16 @@ def ends_after(
             if sends:  # all but the last
                 if sent >= protocol.in_flight:
                     np.maximum(now, used.popleft(), out=now)
-                now[own] += takes[own]
+                if writes:
+                    now += by_kernel
                 np.maximum(wire, now, out=wire)
-                wire += takes
-                wire[own] = now[own]
-                arrived.append(wire + apart)
+                wire += by_proxy
+                arrived.append(wire + apart if delayed else wire.copy())
                 sent += 1
             if receives:
                 free = np.concatenate([now[1:], now[:1]])
-                free += apart
+                if delayed:
+                    free += apart
                 used.append(free)
         if not sends:
             found[(number + 1) // operations] = now.transpose(1, 0, 2).copy()

@@ -71,10 +71,13 @@ def settled(block: Block, reached: Floats, last: Floats, unread: float | None) -
     found = np.empty((len(own), reached.shape[3], reached.shape[4]))
     moving = np.arange(reached.shape[4])
     for number in range(_ROUNDS):
-        left = reached[0] + off[0]
-        later = np.empty_like(left)
-        for by_host, by in zip(reached[1:hosts], off[1:], strict=True):
-            np.add(by_host, by, out=later)
+        left, later = np.empty(reached.shape[1:]), np.empty(reached.shape[1:])
+        # By channel, calls beside columns: numpy repeats long rows at once, short ones one by one.
+        by_call = reached.reshape(*reached.shape[:3], -1)
+        moved = np.tile(off.reshape(hosts, -1), reached.shape[3])
+        np.add(by_call[0], moved[0], out=left.reshape(by_call[0].shape))
+        for by_host, by in zip(by_call[1:hosts], moved[1:], strict=True):
+            np.add(by_host, by, out=later.reshape(by_host.shape))
             np.maximum(left, later, out=left)
         if unread is not None:
             np.maximum(left, np.add(reached[hosts], unread * block.time_ns, out=later), out=left)
@@ -90,8 +93,9 @@ def settled(block: Block, reached: Floats, last: Floats, unread: float | None) -
         still = (np.abs(off - before) < RESOLUTION_NS).all(axis=0).ravel()
         if still.all():
             break
-        moving, last = moving[~still], last[..., ~still]
-        reached, off = reached[..., ~still], off[..., ~still]
+        if still.any():
+            moving, last = moving[~still], last[..., ~still]
+            reached, off = np.compress(~still, reached, axis=4), off[..., ~still]
     return found.reshape(*found.shape[:2], *shape)
 
 

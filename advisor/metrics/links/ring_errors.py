@@ -73,7 +73,9 @@ def whitening(
             *((by, np.diag(time_of**2), _OTHER_RINGS / len(_OTHER_ERRORS)) for by in _OTHER_ERRORS),
         ]
     else:
-        clocks = _freed_errors([home[rank] for rank in ranks], free, same_host, longest)
+        block_of = np.repeat(np.arange(len(sizes)), sizes)
+        centred = np.eye(len(ranks)) - np.equal.outer(block_of, block_of) / np.repeat(sizes, sizes)
+        clocks = _freed_errors([home[r] for r in ranks], free, same_host, longest, centred)
         errors = [(by, off_pattern, 1.0) for by in _MODEL_ERRORS]
     wake_ns = HOST_WAKE_NS if data.gloo else RESOLUTION_NS
     found = []
@@ -88,13 +90,18 @@ def whitening(
 
 
 def _freed_errors(
-    own: Sequence[Home], free: frozenset[Home], same_host: Bools, longest_ns: float
+    own: Sequence[Home],
+    free: frozenset[Home],
+    same_host: Bools,
+    longest_ns: float,
+    centred: Floats,
 ) -> list[tuple[float, Floats]]:
     """How far off hosts' clocks are, as covariances of their ranks' ends with the logarithm of the
     chance of each. A free clock is as likely off by one time as by any other of ``RANGE_NS``, so
-    that the calls that it is told from hold but a small part of that."""
+    that the calls that it is told from hold but a small part of that. Ends are told against their
+    block's mean (``centred`` takes it off), which a free clock moves for the others' ranks."""
     of_free = np.array([one in free for one in own])
-    moved = same_host * np.outer(of_free, of_free) * longest_ns**2
+    moved = centred @ (same_host * np.outer(of_free, of_free)) @ centred.T * longest_ns**2
     still = same_host * ~np.outer(of_free, of_free)
     # Where all are free, one is as it is, and the others beside it.
     count = len(free & {*own}) - (free >= {*own})

@@ -387,8 +387,15 @@ SELECT rank, ns, ns - (SELECT median(p.ns) FROM own p WHERE p.rank <> o.rank) AS
 --   kind: as in host_gap
 --   name: as in rank_gap_kind
 --   more_ns: per step, than the mean of the others
+--   shared: the others wait there as well, in more than half as many steps and places: it takes longer to
+--     catch up
 CREATE VIEW host_doing AS
-SELECT g.rank, kind, name, g.more_ns
+WITH waits AS (
+  SELECT rank, kind, count(DISTINCT event_id) AS n FROM host_gap SEMI JOIN gap_step USING (kind, step)
+  WHERE kind IN ('synchronisation', 'blocking-copy', 'barrier') GROUP BY rank, kind)
+SELECT g.rank, kind, name, g.more_ns, coalesce((SELECT median(o.n) > w.n / 2 FROM waits w
+  JOIN rank r ON r.rank <> w.rank LEFT JOIN waits o ON o.rank = r.rank AND o.kind = w.kind
+  WHERE w.rank = g.rank AND w.kind = g.kind GROUP BY w.n), false) AS shared
 FROM (
   SELECT *, idle_ns - (sum(idle_ns) OVER (PARTITION BY kind) - idle_ns)
     / greatest((SELECT ranks_read FROM facts) - 1, 1) AS more_ns

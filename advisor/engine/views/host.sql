@@ -314,45 +314,65 @@ habit AS (
 SELECT * EXCLUDE (chance) FROM habit WHERE chance < 0.05
 QUALIFY row_number() OVER (PARTITION BY of_all ORDER BY chance, period) = 1;
 
--- How long each rank's training thread was ready to run and had no core: median of the recorded steps.
+-- How long each rank's threads were ready to run and had no core, of those recorded steps that noted it.
 -- Linux keeps that time for every thread and our recorder writes it down; other recordings have none.
 -- Where long steps wait and short ones do not, the typical step waits the typical share of a step:
 -- the waits' own median may be as long as the median step.
+--   of: training, the thread that runs the script; gloo, all threads that move the bytes of its calls
 --   wait_ns: median per step
+--   typical_ns: of threads that wait one by one, which is no longer than a step
 --   more_ns: than the other ranks, by the mean, as lateness is counted
---   more_high_ns: the high end of its 95 % interval, over the steps
-CREATE VIEW core_wait AS
+--   error_ns: standard error of that, over the steps
+CREATE VIEW thread_wait AS
 WITH noted AS (
-  SELECT rank, host, try_cast(try_cast(metadata AS JSON) -> '$.advisor.core_wait_ns' AS BIGINT[]) AS waits
-  FROM rank),
+  SELECT rank, host, of, try_cast(try_cast(metadata AS JSON) -> ('$.advisor.' || name) AS BIGINT[]) AS waits
+  FROM rank, (VALUES ('training', 'core_wait_ns'), ('gloo', 'gloo_wait_ns')) n(of, name)
+  WHERE waits IS NOT NULL),
 lasting AS (
   SELECT rank, list(CASE WHEN used THEN end_ns - start_ns END ORDER BY start_ns) AS steps
   FROM step GROUP BY rank),
 own AS (
-  SELECT rank, host, list_median(waits) AS ns, list_avg(waits) AS mean_ns,
+  SELECT rank, host, of, list_median(waits) AS ns, list_avg(waits) AS mean_ns,
     CASE WHEN len(waits) = len(steps) THEN list_median([
     waits[i] / steps[i] FOR i IN range(1, len(steps) + 1)]) END AS share
   FROM noted LEFT JOIN lasting USING (rank)),
-each AS (SELECT rank, unnest(waits) AS ns, generate_subscripts(waits, 1) AS turn FROM noted),
+each AS (SELECT rank, of, unnest(waits) AS ns, generate_subscripts(waits, 1) AS turn FROM noted),
 paired AS ( -- the same step of all ranks: what else runs comes and goes for all of them
-  SELECT rank, ns - (sum(ns) OVER w - ns) / nullif(count(*) OVER w - 1, 0) AS ns
-  FROM each WINDOW w AS (PARTITION BY turn)),
-spread AS (SELECT rank, coalesce(stddev_samp(ns) / sqrt(count(*)), 0) AS error_ns FROM paired GROUP BY rank),
-more AS (
-  SELECT rank, mean_ns - (SELECT median(p.mean_ns) FROM own p WHERE p.rank <> o.rank) AS ns FROM own o)
-SELECT rank, host,
-  greatest(0, least(own.ns, step_ns * least(share, 1)))::BIGINT AS wait_ns,
-  more.ns::BIGINT AS more_ns,
-  (more.ns + 1.96 * error_ns)::BIGINT AS more_high_ns
-FROM own JOIN more USING (rank) JOIN spread USING (rank), facts WHERE own.ns IS NOT NULL;
+  SELECT rank, of, ns - (sum(ns) OVER w - ns) / nullif(count(*) OVER w - 1, 0) AS ns
+  FROM each WINDOW w AS (PARTITION BY of, turn)),
+spread AS (
+  SELECT rank, of, coalesce(stddev_samp(ns) / sqrt(count(*)), 0) AS error_ns FROM paired GROUP BY rank, of)
+SELECT rank, host, of, ns::BIGINT AS wait_ns,
+  greatest(0, least(ns, step_ns * least(share, 1)))::BIGINT AS typical_ns,
+  (mean_ns - (SELECT median(p.mean_ns) FROM own p WHERE p.rank <> o.rank AND p.of = o.of))::BIGINT AS more_ns,
+  error_ns
+FROM own o JOIN spread USING (rank, of), facts WHERE ns IS NOT NULL;
 
--- The same of gloo's threads of each rank together, which move the bytes of its calls: one that waits
--- for a core ends its calls late, as a slow link does.
---   wait_ns: median per step
-CREATE VIEW gloo_wait AS
-SELECT rank, list_median(
-  try_cast(try_cast(metadata AS JSON) -> '$.advisor.gloo_wait_ns' AS BIGINT[]))::BIGINT AS wait_ns
-FROM rank;
+-- How long each rank's training thread waits for a core.
+--   wait_ns: per typical step
+--   more_high_ns: the high end of the 95 % interval of more_ns
+CREATE VIEW core_wait AS
+SELECT rank, host, typical_ns AS wait_ns, more_ns, (more_ns + 1.96 * error_ns)::BIGINT AS more_high_ns
+FROM thread_wait WHERE of = 'training';
+
+-- What of each rank's lateness is waiting for a core: it computes longer, or comes to its calls late, as
+-- others run on its cores. Who has more to do, in every step or in single ones, waits longer for a core as
+-- well. A CPU's compute runs on more threads than the one that is noted, which wait about as often; gloo's
+-- threads hold up what follows a call that the rank waits for.
+--   core_ns, core_high_ns: of what its peers wait for it, per step; the high end of the 95 % interval
+--   mostly: nothing is surely the rank's own
+CREATE VIEW late_for_core AS
+WITH part AS (
+  SELECT l.rank, peer_wait_ns AS ns, CASE WHEN reason = 'late-launch' OR of = 'gloo' THEN 1 ELSE 2 END AS threads,
+    more_ns, error_ns, coalesce(TRY_CAST(reason_evidence ->> 'more_by_step' AS DOUBLE), 0)
+      * (SELECT avg(compute_ns) FROM rank_step) * 2 < ns AS equal_work
+  FROM late_rank l JOIN thread_wait USING (rank), facts
+  WHERE (timeline = 'host' OR reason IN ('late-launch', 'data-loading'))
+    AND NOT (coalesce(systematic, false) AND coalesce(reason IN ('more-work', 'slow-copies'), false)))
+SELECT rank, least(any_value(ns), sum(greatest(0, more_ns)))::BIGINT AS core_ns,
+  least(any_value(ns), sum(greatest(0, more_ns + 1.96 * error_ns) * threads))::BIGINT AS core_high_ns,
+  core_high_ns >= any_value(ns) AS mostly
+FROM part WHERE coalesce(equal_work, true) GROUP BY rank;
 
 -- Who keeps the cores busy on which ranks run, over the recorded steps: one row per host and set of
 -- cores. Our recorder notes it on Linux; only where all ranks are recorded are the others no ranks.

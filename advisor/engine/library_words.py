@@ -19,6 +19,8 @@ _HOOK = re.compile(
     r"model\.register_comm_hook\(None, \1_compress_hook\)$",
     re.MULTILINE,
 )
+# The libraries' own calls have not taken over the name of torch 2.13.
+_OLDER = {"forward_sync_buffers": "broadcast_buffers"}
 
 
 def in_words_of(library: str | None, fix: str, device: str | None) -> str:
@@ -33,6 +35,6 @@ def in_words_of(library: str | None, fix: str, device: str | None) -> str:
 
     def call(found: re.Match[str]) -> str:
         pairs = (part.partition("=") for part in found[1].split(", "))
-        return said({name: value for name, _, value in pairs})
+        return said({_OLDER.get(name, name): value for name, _, value in pairs})
 
     return _HOOK.sub(lambda found: said({"comm_hook": found[1]}), _CALL.sub(call, fix))

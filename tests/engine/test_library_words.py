@@ -8,7 +8,8 @@ from advisor.engine.library_words import in_words_of
 
 CAP = "With DDP, reduce in larger buckets.\nDistributedDataParallel(model, bucket_cap_mb=25)"
 BUFFERS = (
-    "DistributedDataParallel(..., broadcast_buffers=False)  # torch 2.13 on: forward_sync_buffers"
+    "DistributedDataParallel(..., forward_sync_buffers=False)"
+    "  # before torch 2.13: broadcast_buffers"
 )
 HOOK = (
     "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook\n"

@@ -456,6 +456,33 @@ def test_the_host_and_rank_are_those_that_the_line_is_of(tmp_path: Path) -> None
     } == dict(TOLD_OF)
 
 
+# https://github.com/hiyouga/LlamaFactory/issues/7396, https://github.com/ROCm/rccl/issues/1026
+BEHIND_A_PLACE = {
+    "watchdog": (
+        "[rank4]:[E321 02:07:08.414640780 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught "
+        "collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=466119168, "
+        "NumelOut=466119168, Timeout(ms)=600000) ran for 600067 milliseconds before timing out.",
+        "«Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, ",
+    ),
+    "built": (
+        "g1:1:1 [0] /long_pathname_so_that_rpms_can_package_the_debug_info/src/extlibs/rccl/build/"
+        'src/init.cpp:120 NCCL WARN Missing "amd_iommu=on" from kernel command line which can '
+        "lead to system instablity or hang!",
+        '«init.cpp:120 Missing "amd_iommu=on" from kernel command line which can lead to ',
+    ),
+    "file": (
+        "g1:1:1 [0] misc/shmutils.cc:71 NCCL WARN Error: failed to extend /dev/shm/n-a to 9 bytes",
+        "«misc/shmutils.cc:71 Error: failed to extend /dev/shm/n-a to 9 bytes»",
+    ),
+}
+
+
+def test_what_is_quoted_of_a_line_begins_with_what_it_says(tmp_path: Path) -> None:
+    found = first_causes(tmp_path, {name: line for name, (line, _) in BEHIND_A_PLACE.items()})
+    for name, (_, says) in BEHIND_A_PLACE.items():
+        assert says in found[name].because[0], found[name].because
+
+
 CAUSED = "The above exception was the direct cause of the following exception:"
 HANDLED = "During handling of the above exception, another exception occurred:"
 

@@ -156,6 +156,17 @@ def test_of_five_pairs_those_that_reach_half_are_named_with_the_host_they_share(
     assert item.hosts == ["n2"]
 
 
+def test_a_slow_pair_without_the_host_that_is_named_is_named_too(tmp_path: Path) -> None:
+    pairs = [(48, (0, 1)), (24, (0, 3)), (24, (1, 4)), (24, (3, 5)), (47, (1, 6))]
+    texts = []
+    for gbps, (one, other) in pairs:
+        text = printed(of(gbps, device="NVIDIA A100-SXM4-80GB"))
+        texts.append(text.replace("on host0 ", f"on n{one} ").replace("on host1 ", f"on n{other} "))
+    (item,) = found(tmp_path, texts)
+    assert item.hosts == ["n3"]
+    assert item.because[1] == ("2 of 2 tables with n3 are slow, of the others 1 of 3: t2.log.")
+
+
 @pytest.mark.parametrize(
     ("names", "severity"),
     [

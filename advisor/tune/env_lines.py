@@ -13,7 +13,7 @@ NAME = r"(?:NCCL|TORCH|CUDA)_\w+"
 _PLAIN = re.compile(r"\s*([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s\"'`|&<>()]*)(?:\s+#.*|\s*)")
 _QUOTED = r"(\"[^\"]*\"|'[^']*'|[^\s#\"'{}\[\],]++)"
 _YAML_NAME = re.compile(rf"[\s\-{{]*name:\s*[\"']?({NAME})[\"']?\s*(?:,\s*value:\s*{_QUOTED}.*)?")
-_YAML_VALUE = re.compile(rf"\s*value:\s*{_QUOTED}\s*(?:#.*)?")
+_YAML_VALUE = re.compile(rf"\s*value:(?:\s+{_QUOTED})?\s*(?:#.*)?")
 _YAML_MAPPING = re.compile(rf"[\s\-]*[\"']?({NAME})[\"']?:\s+{_QUOTED}\s*(?:#.*)?")
 _DEFAULT = re.compile(rf"\$\{{({NAME}):?=([^{{}}]*)\}}")
 _YAML_NULL = ("null", "Null", "NULL", "~")
@@ -75,8 +75,8 @@ def names(line: str) -> list[str]:
     return re.findall(r"(?<![\w$])(?<!\$\{)NCCL_[A-Z0-9_]+\b", line.partition(" #")[0])
 
 
-def _yaml(value: str) -> str:
-    return "" if value in _YAML_NULL else _bare(value)
+def _yaml(value: str | None) -> str:
+    return "" if value is None or value in _YAML_NULL else _bare(value)
 
 
 def _bare(value: str) -> str:

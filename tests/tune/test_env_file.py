@@ -57,6 +57,13 @@ def test_other_forms_are_read(tmp_path: Path, text: str, value: str, line: int) 
     assert found.unread == {}
 
 
+def test_a_value_left_empty_in_yaml_is_null(tmp_path: Path) -> None:
+    text = "env:\n  - name: NCCL_IB_HCA\n    value:\n  - name: NCCL_DEBUG\n    value: ~  # no\n"
+    found = read(tmp_path, text)
+    assert found.settings == {"NCCL_IB_HCA": ("", 3), "NCCL_DEBUG": ("", 5)}
+    assert found.unread == {}
+
+
 def test_a_default_leaves_what_is_set(tmp_path: Path) -> None:
     text = 'export NCCL_MIN_NCHANNELS=8\n: "${NCCL_MIN_NCHANNELS:=32}"\n'
     assert read(tmp_path, text).settings == {"NCCL_MIN_NCHANNELS": ("8", 1)}

@@ -98,7 +98,7 @@ def command(
         save_calibration(calibration, output)
     except OSError as error:
         raise not_written(error, output) from error
-    _say(calibration, forced, dropped, output)
+    _say(calibration, forced, dropped, output, shape.library)
 
 
 def _forced(printed: Mapping[str, list[str]], given: Mapping[str, str | None]) -> dict[str, str]:
@@ -157,10 +157,16 @@ def _measured(
 
 # Up to these latency and floor are nearly all of a call's time.
 SMALL_BYTES = 64 << 10
+# 15 public tables have 0.6 to 1.1 (those of benchmarks/calibration.py, each fitted by itself).
+SLOW_TRANSFER = 1.5
 
 
 def _say(
-    calibration: Calibration, forced: Mapping[str, str], dropped: list[str], output: Path
+    calibration: Calibration,
+    forced: Mapping[str, str],
+    dropped: list[str],
+    output: Path,
+    library: str,
 ) -> None:
     def text(name: str, interval: Any, unit: str = "") -> str:
         return f"  {name}: {interval.value:.3g}{unit} ({interval.low:.3g} to {interval.high:.3g})"
@@ -190,6 +196,12 @@ def _say(
         click.echo(
             f"  no call below {calibration.least_bytes:,} bytes: the floor is that of larger ones, "
             "up to twice what small calls take. Measure from 1 KB (-b 1K)."
+        )
+    if library == "nccl" and calibration.transfer.low > SLOW_TRANSFER:
+        click.echo(
+            f"  transfers take {calibration.transfer.value:.2g} times NCCL's own estimate, "
+            "0.6 to 1.1 times in public tables. Find out why before planning: a fault (advisor "
+            "diagnose RESULTS), or NCCL_ALGO or NCCL_PROTO was set (--algo, --proto)"
         )
     for line in dropped:
         click.echo(f"  left out: {line}")

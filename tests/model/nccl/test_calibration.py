@@ -28,7 +28,7 @@ from advisor.model.nccl.cost import predict
 from advisor.model.topology_machine import topology_of
 from benchmarks.calibration import held_out, share
 from tests.model.nccl.test_measured import measured
-from tests.rules.test_benchmarks import TABLES, printed
+from tests.rules.test_benchmarks import TABLES, of, printed
 
 OPS = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
 # Bytes and microseconds, out of place.
@@ -170,6 +170,18 @@ def test_calls_below_all_that_were_measured_have_an_interval_that_holds_them() -
         assert low <= row.time_us <= high
         assert not found.measures(row.prediction.bytes)
     assert all(found.measures(row.prediction.bytes) for row in large)
+
+
+@pytest.mark.parametrize(("gbps", "is_slow"), [(58, True), (460, False)])
+def test_a_machine_far_below_nccls_estimate_is_said_to_be(
+    tmp_path: Path, gbps: float, is_slow: bool
+) -> None:
+    log = tmp_path / "t.log"
+    log.write_text(printed(of(gbps, device="NVIDIA H200")))
+    line = [str(log), "--hardware", "dgx-h200", "--nodes", "2", "--nccl", "2.29.7"]
+    result = CliRunner().invoke(command, [*line, "-o", str(tmp_path / "c.yaml")])
+    assert result.exit_code == 0, result.output
+    assert ("times NCCL's own estimate" in result.output) is is_slow
 
 
 @pytest.mark.slow

@@ -302,11 +302,13 @@ CREATE VIEW megatron AS
 SELECT coalesce(bool_or(regexp_matches(description, '^[A-Z_]+_PARALLEL_GROUP')), false) AS is_megatron
 FROM process_group;
 
--- One row: what wraps the model, as far as calls show. FSDP2 alone names its units.
+-- One row: what wraps the model, as far as calls and ranges show. FSDP2 alone names its units.
+--   trainer: 'DeepSpeed', 'FSDP' or 'torch.compile'; null where no range of theirs was recorded
 --   sharded: gradients are reduced and scattered: FSDP, ZeRO
 --   named_units: gathers carry the name of the unit that they are for
 CREATE VIEW wrapper AS
-SELECT EXISTS (SELECT 1 FROM gradient_call WHERE op = 'reduce_scatter') AS sharded,
+SELECT (SELECT max(engine) FROM rank_content) AS trainer,
+  EXISTS (SELECT 1 FROM gradient_call WHERE op = 'reduce_scatter') AS sharded,
   EXISTS (SELECT 1 FROM call WHERE op = 'all_gather' AND module IS NOT NULL) AS named_units;
 
 -- Anything in which the order of collectives on different ranks can be compared.

@@ -44,9 +44,12 @@ _MODEL = r"^aten::(\w*mm|matmul|linear|\w*convolution\w*)$"
 # Frameworks of training that have settings of their own for what others write by hand, by the paths
 # of their Python files and the ranges that they open.
 TRAINERS: tuple[tuple[str, str], ...] = (
-    ("DeepSpeed", r"\bdeepspeed/runtime/|^DeepSpeedEngine"),
+    # deepspeed/runtime/zero/parameter_offload.py: the nodes around each module of ZeRO-3
+    ("DeepSpeed", r"\bdeepspeed/runtime/|^DeepSpeedEngine|^PreBackwardFunctionForModule"),
     # pytorch/pytorch torch/_inductor/output_code.py: the range around each compiled graph
     ("torch.compile", r"^## Call CompiledFxGraph"),
+    # pytorch/pytorch torch/distributed/fsdp: ranges of FSDP2 and of FSDP1
+    ("FSDP", r"^FSDP::|^FullyShardedDataParallel\."),
 )
 # What a process of a job of several ranks leaves: c10d's operators and ranges, backends' kernels,
 # wrappers' ranges (pytorch/pytorch torch/csrc/distributed/c10d, torch/nn/parallel).

@@ -11,13 +11,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from advisor.engine.calibration import calibration
-from advisor.engine.claims import Ledger, covered
+from advisor.engine.claims import COVERED, Ledger, covered
+from advisor.engine.machine import said_of_machine
 from advisor.engine.rule import PAIRED_FLOOR, Rule
 from advisor.findings import SEVERITY_ORDER, Basis, Effect, Finding, Severity
 from advisor.messages import LOCATIONS, say
 
-# A finding is an effect of what takes away this part of the time it claims.
-COVERED = 0.5
 # Grades have sharp bounds: a cause may fall just under one that its effect is just over.
 _NEARLY = 0.8
 # Gains that differ by less are no ground to prefer the setting that costs more.
@@ -54,10 +53,9 @@ def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Claimed]:
         if index in parent:
             continue
         of_it = merged.get(index, [])
-        update: dict[str, object] = {
-            "merged": [Effect(rule=item.rule, where=item.where) for item in of_it]
-        }
+        update: dict[str, object] = {"merged": [Effect(rule=i.rule, where=i.where) for i in of_it]}
         own = (finding, ledgers[id(finding)])
+        update |= said_of_machine(own, claimed)
         beside = [item for item in of_it if _is_beside((item, ledgers[id(item)]), own, rules)]
         if beside:
             others = {item.process_group for item in beside}
@@ -79,8 +77,7 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
     depth = [_DEPTH[rules[item.rule].says] if item.rule in rules else 2 for item, _ in ordered]
     parent: dict[int, int] = {}
     for index in sorted(range(len(ordered)), key=lambda index: (depth[index], -index)):
-        item, ledger = ordered[index]
-        causes = []
+        (item, ledger), causes = ordered[index], []
         for other, (cause, theirs) in enumerate(ordered):
             if other == index or other in parent or cause.run != item.run or not depth[other]:
                 continue
@@ -109,6 +106,9 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
             if share and (deeper or worse) and weighs and _severe_enough(cause, item):
                 causes.append((share, -other, theirs))
         together = not depth[index]
+        best_ns = max((ordered[-place][0].most_ns() for _, place, _ in causes), default=0)
+        if together and item.savings_low_ns and (item.savings_ns or 0) > best_ns:
+            causes = []  # a remedy that gives more than each of them does at best
         taken = [theirs for _, _, theirs in causes] if together else []
         most, place, _ = max(causes, key=lambda cause: cause[:2], default=(0.0, 0, ledger))
         if causes and max(most, covered(ledger, taken)) >= COVERED:

@@ -335,3 +335,32 @@ def test_a_remedy_of_which_little_is_sure_leaves_another_of_the_same_calls() -> 
     sure = gathers.model_copy(update={"savings_low_ns": 40_000_000})
     (kept,) = merge([claimed(sure, 0.9, 1, 2, 3, 4, 5, 6), wide], RULES)
     assert labels(kept) == ["fp32-gradients (here)"]
+
+
+def test_what_costs_more_than_a_cause_gives_at_best_is_no_effect_of_it() -> None:
+    pieces = claimed(
+        finding("latency-bound-collectives", 4_500_000, savings_low_ns=2_200_000), 1.0, 1, 2
+    )
+    for high, alone in ((4_200_000, True), (5_000_000, False)):
+        item = finding(
+            "full-shard-across-nodes", 2_400_000, savings_low_ns=1_100_000, savings_high_ns=high
+        )
+        kept = merge([pieces, claimed(item, 0.6, 1, 2)], RULES)
+        assert (len(kept) == 2) is alone
+
+
+def test_a_machine_that_may_explain_as_much_is_ruled_out_before_code_is_rewritten() -> None:
+    rewrite = finding(
+        "optimizer-waits-for-communication", 2_000_000, savings_low_ns=1_000_000,
+        category="overlap", because=["Why.", "More."], fix=["Use FSDP2", "Clip less"],
+    )  # fmt: skip
+    network = finding(
+        "network-bound", 2_000_000, probability=None, basis=Basis.OPTION, category="fabric",
+        savings_low_ns=0, savings_high_ns=3_000_000, fix=["Measure it.\nall_reduce_perf -b 64M"],
+    )  # fmt: skip
+    (kept,) = merge([claimed(rewrite, 0.9, 1, 2), claimed(network, 0.7, 1, 2)], RULES)
+    assert labels(kept) == ["network-bound (here)"]
+    assert kept.because == ["Why.", "The same time may be the machine's: network-bound."]
+    assert kept.fix[1] == "Before that, rule this out. Measure it.\nall_reduce_perf -b 64M"
+    apart, _ = merge([claimed(rewrite, 0.9, 1, 2), claimed(network, 0.3, 1, 2, 3, 4)], RULES)
+    assert apart.fix == rewrite.fix and apart.because == rewrite.because

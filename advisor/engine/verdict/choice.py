@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from advisor.engine.causes import COVERED, MACHINES, as_listed, expected_ns
+from advisor.engine.causes import MACHINES, as_listed, expected_ns
+from advisor.engine.claims import COVERED
 from advisor.engine.verdict.facts import LOST, Shares, Situation
 from advisor.findings import WARNING_SHARE, Finding, Severity, VerdictKind
 

@@ -9,7 +9,8 @@ import math
 from typing import Any
 
 from advisor.engine import how_to_record
-from advisor.engine.causes import COVERED, MACHINES
+from advisor.engine.causes import MACHINES
+from advisor.engine.claims import COVERED
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.choice import NOBODYS, SMALL, Decision, mostly
 from advisor.engine.verdict.facts import LOST, Shares, Situation

@@ -32,6 +32,19 @@ SELECT rank, arg_min(host, origin) AS host FROM ( -- what a log says of the fabr
   SELECT rank, host, 0 AS origin FROM topology WHERE kind = 'rank' AND rank IS NOT NULL
   UNION ALL SELECT rank, host, 1 FROM rank) WHERE host IS NOT NULL GROUP BY rank;
 
+-- Ranks with their hosts. Where none is named, ranks that compute on devices of one number are on different
+-- hosts: all ranks were recorded, the numbers differ (a launcher that shows each rank one device alone makes
+-- all of them 0), and each is there as often.
+--   by_device: told by the numbers of devices
+CREATE VIEW placed_rank AS
+WITH numbered AS (SELECT device, count(*) AS hosts FROM rank GROUP BY device),
+dealt AS (
+  SELECT NOT EXISTS (FROM rank_host) AND count(*) > 1 AND count(device) = count(*) AND min(hosts) = max(hosts)
+    AND min(hosts) > 1 AND sum(hosts) = (SELECT max(world_size) FROM rank) AS is_told FROM numbered)
+SELECT *, false AS by_device FROM rank_host
+UNION ALL SELECT rank, format('host {}', row_number() OVER (PARTITION BY device ORDER BY rank) - 1), true
+FROM rank, dealt WHERE is_told;
+
 -- NCCL's printed choices beside the best entry of its own tuning table at that size.
 -- No rows without nccl_choice.
 --   chosen_us: predicted by the table for what was chosen
@@ -65,13 +78,14 @@ SELECT process_group, unnest(ranks) AS rank FROM process_group;
 -- shows how many one has.
 --   group_size: ranks of the group
 --   ranks_per_host: ranks of the job on each host, at least
+--   by_device: no host is named; the numbers of devices tell how many there are
 CREATE VIEW group_host AS
-SELECT process_group, g.size AS group_size, g.ranks, m.hosts,
+SELECT process_group, g.size AS group_size, g.ranks, m.hosts, by_device,
   (SELECT CASE WHEN sum(n) < (SELECT world_size FROM facts) THEN max(n) ELSE min(n) END
-   FROM (SELECT count(*) AS n FROM rank_host GROUP BY host)) AS ranks_per_host
+   FROM (SELECT count(*) AS n FROM placed_rank GROUP BY host)) AS ranks_per_host
 FROM process_group g JOIN (
-  SELECT process_group, count(DISTINCT host) AS hosts, count(*) AS members
-  FROM group_member JOIN rank_host USING (rank) GROUP BY process_group) m USING (process_group)
+  SELECT process_group, count(DISTINCT host) AS hosts, bool_or(by_device) AS by_device, count(*) AS members
+  FROM group_member JOIN placed_rank USING (rank) GROUP BY process_group) m USING (process_group)
 WHERE m.members = len(g.ranks);
 
 -- Devices that a trace or a log names, in the hardware table, matched by whole words, the longest

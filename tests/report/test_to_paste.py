@@ -11,7 +11,7 @@ from advisor import api
 from advisor.report import pasted
 from tests.support.marks import long
 
-FIXTURE = Path(__file__).parents[2] / "fixtures" / "lab-fsdp2-slow-link"
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "lab-ddp-slow-rank"
 NCCL_TESTS = """\
 # nThread 1 nGpus 2 minBytes 1024 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong

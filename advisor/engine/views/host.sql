@@ -359,7 +359,8 @@ FROM thread_wait WHERE of = 'training';
 -- others run on its cores. Who has more to do, in every step or in single ones, waits longer for a core as
 -- well. A CPU's compute runs on more threads than the one that is noted, which wait about as often; gloo's
 -- threads hold up what follows a call that the rank waits for.
---   core_ns, core_high_ns: of what its peers wait for it, per step; the high end of the 95 % interval
+--   core_ns: of what its peers wait for it, per step
+--   core_high_ns: the high end of its 95 % interval
 --   mostly: nothing is surely the rank's own
 CREATE VIEW late_for_core AS
 WITH part AS (

@@ -90,7 +90,7 @@ def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
         lacks_hosts=first["limit_gbps"] is None
         and first["hosts"] is None
         and not lacks_ranks
-        and bool(sandbox.records(_MACHINE)),
+        and named,
     )
 
 

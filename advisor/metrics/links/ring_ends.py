@@ -20,7 +20,7 @@ from advisor.metrics.links.cost import Inputs, homes
 from advisor.metrics.links.locations import Location, locations, slots_of
 from advisor.metrics.links.ring_blocks import LONG, Lags
 from advisor.metrics.links.ring_errors import freed
-from advisor.metrics.links.ring_lags import MOST_RANKS, ring_lags
+from advisor.metrics.links.ring_lags import MOST_RANKS, ring_kinds, ring_lags
 from advisor.metrics.links.ring_patterns import Patterns, mean_of
 from advisor.metrics.links.ring_reach import FACTORS
 from advisor.metrics.rings.locations import Home
@@ -67,9 +67,10 @@ def clocks_beside_links(data: Inputs) -> tuple[dict[int, Clock], RingEnds | None
     Without rings between hosts the clocks stay as estimated.
     """
     home = homes(data)
-    ends = ring_lags(data, home)
-    if lost := not ends:
-        ends = ring_lags(data, home, lost)
+    kinds = ring_kinds(data)
+    if not (ends := ring_lags(kinds, data, home)):
+        kinds = ring_kinds(data, lost=True)
+        ends = ring_lags(kinds, data, home)
     members = [block.members for one in ends for block in one.blocks]
     hosts = sorted({home[rank] for own in members for rank in own.ranks}, key=str)
     slot = slots_of(home, data.infos)
@@ -84,7 +85,7 @@ def clocks_beside_links(data: Inputs) -> tuple[dict[int, Clock], RingEnds | None
     prior = prior_of(places)[:, None] - math.log(len(SLOWDOWNS))
     weighed, tried = [], []
     for free, chance in chances.items():
-        lags, patterns = ring_lags(data, home, lost, free), Patterns(home, slot)
+        lags, patterns = ring_lags(kinds, data, home, free), Patterns(home, slot)
         found, nothing = _by_ends(lags, places, patterns)
         each = np.append(found.ravel(), nothing) + math.log(chance)
         weighed.append(each)

@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,19 +36,20 @@ _MOST_KINDS = 3
 """The heaviest: they hold most of the time."""
 
 
-def ring_lags(
-    data: Inputs,
-    home: Mapping[int, Home],
-    lost: bool = False,
-    free: frozenset[Home] | None = None,
-) -> list[Lags]:
-    """The ends of every group's rings of at least three ranks, of the kinds that take most time.
+class Kind(NamedTuple):
+    """Calls of one group, operation and size; ``fixed_ns``: what each takes whatever its size."""
 
-    ``lost``: those of which ranks were not read too. ``free``: the hosts whose clocks may be
-    anything, while the others' are as recorded; without it all are as estimated.
+    members: Members
+    kind: tuple[str, int]
+    columns: Sequence[Mapping[int, Call]]
+    fixed_ns: float
+
+
+def ring_kinds(data: Inputs, lost: bool = False) -> list[Kind]:
+    """Of every group's rings of at least three ranks the kinds of calls that take most time.
+
+    ``lost``: those of which ranks were not read too.
     """
-    if free is not None:
-        data = replace(data, clocks=freed(data.clocks, home, free))
     groups: dict[Members, dict[tuple[str, int], list[Mapping[int, Call]]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -66,7 +68,7 @@ def ring_lags(
             )
         ):
             groups[members][wire_name(call), call.bytes].append(column)
-    bundles: dict[frozenset[Home], list[Block]] = defaultdict(list)
+    found = []
     for members, kinds in groups.items():
         enough = {
             k: alike for k, all_ in kinds.items() if len(alike := _alike(all_)) >= FEWEST_CALLS
@@ -75,9 +77,28 @@ def ring_lags(
         # Smaller calls of many ranks go by trees.
         for kind in heaviest[: 1 if len(members.ranks) > LONG else _MOST_KINDS]:
             fixed_ns = _fixed_ns(kind, enough) if data.gloo else 0.0
-            block = block_of(members, kind, enough[kind], data, home, free, fixed_ns)
-            if len(block.noise_ns) <= MOST_ENDS:
-                bundles[frozenset(home[rank] for rank in members.ranks)].append(block)
+            found.append(Kind(members, kind, enough[kind], fixed_ns))
+    return found
+
+
+def ring_lags(
+    kinds: Sequence[Kind],
+    data: Inputs,
+    home: Mapping[int, Home],
+    free: frozenset[Home] | None = None,
+) -> list[Lags]:
+    """The ends of these rings.
+
+    ``free``: the hosts whose clocks may be anything, while the others' are as recorded; without it
+    all are as estimated.
+    """
+    if free is not None:
+        data = replace(data, clocks=freed(data.clocks, home, free))
+    bundles: dict[frozenset[Home], list[Block]] = defaultdict(list)
+    for members, kind, columns, fixed_ns in kinds:
+        block = block_of(members, kind, columns, data, home, free, fixed_ns)
+        if len(block.noise_ns) <= MOST_ENDS:
+            bundles[frozenset(home[rank] for rank in members.ranks)].append(block)
     return [_lags(own, data, home, free) for own in bundles.values()]
 
 

@@ -23,7 +23,7 @@ from advisor.metrics.links.expected import Assumption, assumed_links, nothing_kn
 from advisor.metrics.links.fixed_times import Fixed, few_bytes_ns, fixed_time
 from advisor.metrics.links.locations import Location, Members, locations, slots_of
 from advisor.metrics.links.ring_ends import HEALTHY, prior_of, ring_ends
-from advisor.metrics.links.ring_lags import ring_lags
+from advisor.metrics.links.ring_lags import ring_kinds, ring_lags
 from advisor.metrics.links.ring_reach import ADDED_NS
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import PASSES
@@ -81,7 +81,8 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     timed = durations(data, home)
     if lost := not any(one.kind.hosts > 1 for one in timed):
         timed = durations(data, home, lost)
-    ends = [] if data.gloo else ring_lags(data, home, lost)  # gloo's were told with its clocks
+    # gloo's were told with its clocks
+    ends = [] if data.gloo else ring_lags(ring_kinds(data, lost), data, home)
     members = all_members(timed, [block.members for one in ends for block in one.blocks])
     places = locations(members, home, slot, gloo=data.gloo)
     if not places:

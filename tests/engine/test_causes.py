@@ -361,6 +361,9 @@ def test_a_machine_that_may_explain_as_much_is_ruled_out_before_code_is_rewritte
     (kept,) = merge([claimed(rewrite, 0.9, 1, 2), claimed(network, 0.7, 1, 2)], RULES)
     assert labels(kept) == ["network-bound (here)"]
     assert kept.because == ["Why.", "The same time may be the machine's: network-bound."]
-    assert kept.fix[1] == "Or the machine is slow, which is quick to check. Measure it.\nall_reduce_perf -b 64M"
+    assert (
+        kept.fix[1]
+        == "Or the machine is slow, which is quick to check. Measure it.\nall_reduce_perf -b 64M"
+    )
     apart, _ = merge([claimed(rewrite, 0.9, 1, 2), claimed(network, 0.3, 1, 2, 3, 4)], RULES)
     assert apart.fix == rewrite.fix and apart.because == rewrite.because

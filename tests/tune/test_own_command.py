@@ -133,7 +133,7 @@ def test_lines_alone_are_no_progress_for_ever(tmp_path: Path, loads: bool, said:
     ],
     ids=["trial", "recorded", "watched"],
 )
-def test_only_a_trial_keeps_the_losses_of_all_steps(
+def test_only_a_trial_keeps_all_losses_and_a_watched_job_shows_no_sign_of_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Order, kept: int
 ) -> None:
     import dataclasses
@@ -155,6 +155,8 @@ def test_only_a_trial_keeps_the_losses_of_all_steps(
     assert steps.seen == 20
     # A job that is watched for days would keep a tensor of each step, on its GPU.
     assert len(steps._losses) + len(steps._pending) == kept
+    # Nobody waits for its steps, and a file each half second is most of what watching costs.
+    assert order.alive(tmp_path, 0).exists() is not bool(asked.every)
 
 
 def test_a_script_that_makes_too_few_steps_is_told_how_many(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.text import TableParser
 from advisor.ingest.readers.nccl_tests.write import write_harvest
 from advisor.ingest.source import ReadContext, Source
+from advisor.vocabulary.recorded_steps import TRIAL_ENDS
 
 
 @dataclass
@@ -68,6 +69,8 @@ def _read(source: Source, log: Log, context: ReadContext, format_name: str) -> _
         stream, raw = source.open_raw()
         with stream:
             for number, line, whole in numbered_lines(stream):
+                if line.endswith(TRIAL_ENDS):
+                    break
                 rows = tables.rows
                 if not tables.feed(line):
                     launcher, text = split_launcher(line)

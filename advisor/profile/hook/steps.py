@@ -24,6 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from advisor.profile import names, outside_backward
 from advisor.profile.hook import construction, order
+from advisor.vocabulary.recorded_steps import TRIAL_ENDS
 
 if TYPE_CHECKING:
     from advisor.profile.recorder import StepRecorder
@@ -92,10 +93,10 @@ class Steps:
     def _ended(self) -> None:
         """A step has ended, and no backward pass runs."""
         try:
-            self._show_life()
             if self.asked.every or self.asked.on_demand:
-                self._keep_watch()
+                self._keep_watch()  # nobody waits for its steps
             else:
+                self._show_life()
                 self._step()
         except Exception as error:  # no memory, a folder that is full, read-only or gone
             if self.asked.ends:
@@ -242,7 +243,7 @@ def _leave() -> NoReturn:
     made_to = threading.Timer(_ASKED_S, os._exit, (0,))
     made_to.daemon = True
     made_to.start()
-    print("advisor: the trial has its steps; the script is asked to stop", file=sys.stderr)
+    print(TRIAL_ENDS, file=sys.stderr)
     raise SystemExit(0)
 
 

@@ -9,6 +9,7 @@ import pytest
 import advisor
 from advisor.findings import Finding
 from advisor.ingest.readers.nccl_log.tracebacks import Raised, Tracebacks
+from advisor.vocabulary.recorded_steps import TRIAL_ENDS
 
 CALLS = """\
 Traceback (most recent call last):
@@ -82,6 +83,18 @@ def test_a_launchers_report_quotes_a_traceback_indented(tmp_path: Path) -> None:
     found = first_finding(tmp_path, "\n".join((*report, "")))
     assert "LookupEmpty: none of 4" in found.title
     assert (found.ranks, found.hosts) == ([1], ["node7"])
+
+
+@pytest.mark.parametrize("end", [(), (TRIAL_ENDS,)], ids=["of a job", "of a trial"])
+def test_what_is_said_behind_a_trials_own_end_is_no_failure(
+    tmp_path: Path, end: tuple[str, ...]
+) -> None:
+    name = "torch.distributed.elastic.multiprocessing.api.SignalException"
+    lines = ("step 1", *end, *CALLS.splitlines(), f"{name}: Process 29295 got signal: 15", "")
+    log = tmp_path / "command.log"
+    log.write_text("\n".join(lines))
+    with advisor.load(str(log)) as run:
+        assert [found.rule for found in run.report.findings] == ([] if end else ["nccl-error"])
 
 
 def test_tracebacks_of_two_processes_that_alternate_are_kept_apart() -> None:

@@ -25,6 +25,7 @@ _KEPT = "event_kept"
 _NAMES = (
     TELLS_PHASE,
     enqueue_sql("name"),
+    "starts_with(name, 'aten::_foreach_')",
     *(f"regexp_matches(name, {literal(pattern)})" for pattern in TELLING),
     *(f"starts_with(name, {literal(prefix)})" for prefix in LAUNCH_PREFIXES),
 )

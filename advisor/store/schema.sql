@@ -494,11 +494,12 @@ CREATE TABLE overlap_slowdown (
 CREATE TABLE avoidable_compute (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank
-  kind VARCHAR NOT NULL,            -- 'recomputed' (forward kernels again, in the backward pass) 'scores' (of attention, written and read) 'updates' (parameter by parameter) 'layouts' (of convolutions, changed and changed back)
+  kind VARCHAR NOT NULL,            -- 'recomputed' (forward kernels again, in the backward pass) 'scores' (of attention, written and read) 'updates' (parameter by parameter) 'layouts' (of convolutions, changed and changed back) 'passes' (of an optimizer, operation by operation) 'pointwise' (small kernels in a row)
   kernels INTEGER NOT NULL,         -- how many
   ns BIGINT NOT NULL,               -- time that is spared
-  rest_ns BIGINT,                   -- of scores: in the products beside them; of updates: what fused ones take too
-  operator VARCHAR,                 -- the operator that launches most of them
+  rest_ns BIGINT,                   -- of scores: in the products beside them; of updates, passes: what fused ones take too; of pointwise: all that they take
+  bare_share DOUBLE,                -- of these kernels' time, beside which nothing communicates
+  operator VARCHAR,                 -- the operator that launches most of them; of passes: the optimizer's class
   checkpoint BOOLEAN                -- whether ranges of torch.utils.checkpoint were recorded
 );
 

@@ -38,8 +38,10 @@ OTHER_GROUNDS = {
     "rate-limited-all-gathers",
     "slow-rank-in-stage",
     "slow-ring-link",
+    "small-pointwise-kernels",
     "straggler-rank",
     "unfused-attention",
+    "unfused-optimizer",
     "unsteady-network",
     "updates-by-parameter",
 }

@@ -24,14 +24,16 @@ class _Model(Trace):
     """Operators that launch a kernel each, one after another."""
 
     now = 0.0
+    ahead = 0.0  # so much earlier the host launches
 
     def run(self, operators: list[tuple[str, str, float]], node: str | None = None) -> None:
         """The operators, on autograd's thread and inside one of its ``node``."""
         begin, first = self.now, len(self.events)
         for name, kernel, length in operators:
-            self.host(name, self.now, 8, **{"External id": len(self.events)})
+            asked = self.now - self.ahead
+            self.host(name, asked, 8, **{"External id": len(self.events)})
             link = self.events[-1]["args"]["External id"]
-            self.kernel(kernel, self.now + 10, length, self.now + 2)
+            self.kernel(kernel, self.now + 10, length, asked + 2)
             self.events[-1]["args"]["External id"] = link
             self.now += length + 10
         if node is not None:
@@ -109,6 +111,56 @@ def test_loops_over_many_parameters(tmp_path: Path, names: tuple[str, ...], coun
     assert [row["kernels"] for row in found] == ([count] if count else [])
     if count:
         assert found[0]["ns"] == pytest.approx(count * 2_000 + count * 10_000, rel=0.02)
+
+
+ADAMW = [("mul_", 200.0), ("lerp_", 300.0), ("mul_", 200.0), ("addcmul_", 300.0), ("sqrt", 200.0),
+         ("div_", 200.0), ("add_", 200.0), ("addcdiv_", 400.0)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "passes", "fused"),
+    [
+        ("AdamW", ADAMW, 700.0),
+        ("SGD", [("mul_", 184.8), ("add_", 254.0), ("add_", 254.0)], 462.0),  # ResNet-50 on A100
+        ("SGD", [("add_", 300.0)], None),  # without momentum it is one pass already
+        ("Shampoo", ADAMW, None),  # whose states are not known
+    ],
+)
+def test_passes_of_an_optimizer_over_lists(
+    tmp_path: Path, name: str, passes: list[tuple[str, float]], fused: float | None
+) -> None:
+    """100 µs for each tensor that is read or written: of AdamW's 20 a fused kernel takes 7."""
+    kernel = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<float>"
+
+    def step(trace: _Model) -> None:
+        begin = trace.now - 1
+        trace.run([(f"aten::_foreach_{operator}", kernel, length) for operator, length in passes])
+        trace.host(f"Optimizer.step#{name}.step", begin, trace.now - begin, "user_annotation")
+        trace.run([("aten::_foreach_mul_", kernel, 500.0)])  # another one's, behind the step
+
+    found = _rows(tmp_path, step)
+    assert [row["kind"] for row in found] == ([] if fused is None else ["passes"])
+    if fused is not None:
+        spared = sum(length for _, length in passes) - fused
+        assert found[0]["kernels"] == len(passes)
+        assert (found[0]["ns"], found[0]["rest_ns"]) == pytest.approx(
+            (1000 * spared, 1000 * fused), abs=1000
+        )
+
+
+@pytest.mark.parametrize("ahead", [0.0, 100.0])
+def test_pointwise_kernels_in_a_row_of_a_busy_device(tmp_path: Path, ahead: float) -> None:
+    """Four of 2 µs that the next one follows 10 µs later; nothing where each waits for its host."""
+    kernel = "void at::native::vectorized_elementwise_kernel<4, MulFunctor<float> >"
+
+    def step(trace: _Model) -> None:
+        trace.now, trace.ahead = trace.now + 200, ahead
+        trace.run([("aten::mm", GEMM, 300.0), *[("aten::mul", kernel, 2.0)] * 5])
+        trace.run([("aten::mm", GEMM, 300.0), ("aten::mul", kernel, 2.0)])
+
+    (*found,) = _rows(tmp_path, step)
+    expected = {"kind": "pointwise", "kernels": 4, "ns": 4 * 12_000, "rest_ns": 4 * 2_000}
+    assert found == ([expected] if ahead else [])
 
 
 def test_copies_between_the_layouts_of_convolutions(tmp_path: Path) -> None:

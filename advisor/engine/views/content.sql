@@ -62,10 +62,11 @@ FROM per GROUP BY direction;
 -- Compute that a setting or another kernel spares, per step: medians over the ranks that do it.
 --   kind: as in avoidable_compute
 --   ranks: that do it
---   bare_share: of compute, what hides no communication: only this surely shortens the step
+--   bare_share: of their time (where that is unknown, of all compute's), what hides no communication: only
+--     this surely shortens the step
 CREATE VIEW avoidable AS
 SELECT kind, median(kernels) AS kernels, median(ns)::BIGINT AS ns, median(rest_ns)::BIGINT AS rest_ns,
   mode(operator) AS operator, bool_or(checkpoint) AS checkpoint, list(rank ORDER BY rank) AS ranks,
-  (SELECT 1 - coalesce(least(1, median(hidden_comm_ns::DOUBLE / nullif(compute_ns, 0))), 0)
-    FROM rank_step) AS bare_share
+  coalesce(median(bare_share), (SELECT 1 - coalesce(least(1,
+    median(hidden_comm_ns::DOUBLE / nullif(compute_ns, 0))), 0) FROM rank_step)) AS bare_share
 FROM avoidable_compute GROUP BY kind;

@@ -1,14 +1,17 @@
 """Compute that a setting or another kernel spares: told from what operators launch, in which order.
 
-Four kinds. ``recomputed``: kernels of the forward pass that run again inside autograd's nodes, as
+Six kinds. ``recomputed``: kernels of the forward pass that run again inside autograd's nodes, as
 activation checkpointing makes them. ``scores``: what reads and writes the scores of attention
 between its two batched products, which a fused kernel keeps on the chip. ``updates``: one operator
 after another on one parameter after another, each a small kernel, where one kernel takes many.
 ``layouts``: what cuDNN copies between NCHW and NHWC around convolutions on tensor cores.
+``passes``: an optimizer that goes through all parameters once for each operation, where one kernel
+does all. ``pointwise``: elementwise kernels in a row on a busy device, which a compiler makes one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ import numpy as np
 from advisor.metrics.collectives.spans import NODE, Spans
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.intervals import Bools, Int64s, Intervals
-from advisor.metrics.timeline.timeline import COMPUTE, Timeline
+from advisor.metrics.timeline.timeline import COMM, COMPUTE, Timeline
 from advisor.store.columns import MISSING
 from advisor.store.events import Events
 
@@ -31,6 +34,14 @@ _FEWEST_UPDATES, _LONGEST_PERIOD = 100, 16
 # to 3 us in Kineto's traces), and at most the launch of the next one (5 to 10 us, with Python 20).
 _EMPTY_NS, _LAUNCH_NS = 2_500, 20_000
 
+# Passes of torch.optim over lists of tensors take what they read and write. Of the one named, which
+# reads and writes three (two) of a parameter's size, a fused kernel takes this many: Adam reads
+# parameter, gradient and two moments and writes three of them; SGD has one buffer of momentum.
+_FUSED = {
+    "Adam": ("aten::_foreach_addcmul_", 7 / 3),
+    "AdamW": ("aten::_foreach_addcmul_", 7 / 3),
+    "SGD": ("aten::_foreach_mul_", 5 / 2),
+}
 _SQL = """
     WITH op AS MATERIALIZED (
       SELECT rank, external_id, any_value(name) AS op, any_value(input_dims) AS dims
@@ -41,7 +52,8 @@ _SQL = """
     name AS MATERIALIZED (SELECT DISTINCT op FROM op),
     known AS MATERIALIZED (
       SELECT op, op IN ('aten::bmm', 'aten::baddbmm') AS batched,
-        regexp_matches(op, '^aten::(\\w*[a-z0-9]_|(linalg_vector_)?norm)$') AS of_parameter,
+        regexp_matches(op, '^aten::(\\w*[a-z0-9]_|(linalg_vector_)?norm)$')
+          AND NOT contains(op, '_foreach_') AS of_parameter,
         regexp_matches(op, '(mm|linear|convolution)\\w*$') AS product,
         regexp_matches(op, '(?i)softmax') AND NOT contains(op, '_log_softmax') AS softmax,
         EXISTS (FROM name b WHERE b.op <> n.op AND (starts_with(b.op, n.op || '_backward')
@@ -50,7 +62,8 @@ _SQL = """
       FROM name n)
     SELECT k.rank, event_id, (hash(k.name, op, dims) // 2)::BIGINT AS kernel,
       (hash(op) // 2)::BIGINT AS operator, batched::INT AS batched, product::INT AS product,
-      of_parameter::INT AS of_parameter, softmax::INT AS softmax, forward::INT AS forward, op
+      of_parameter::INT AS of_parameter, softmax::INT AS softmax, forward::INT AS forward, op,
+      (contains(k.name, 'elementwise_kernel') AND NOT contains(k.name, 'Fill'))::INT AS pointwise
     FROM event k JOIN op USING (rank, external_id) JOIN known USING (op)
     WHERE run = $1 AND k.rank BETWEEN $2 AND $3 AND k.class = 'compute' AND device IS NOT NULL
     ORDER BY k.rank, event_id
@@ -60,6 +73,17 @@ _LAYOUTS = """
     SELECT rank, event_id FROM event
     WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'compute' AND device IS NOT NULL
       AND (contains(name, 'nchwToNhwc') OR contains(name, 'nhwcToNchw')) ORDER BY ALL
+"""
+# The class of an optimizer stands in the range that torch.optim records around its step.
+_PASSES = """
+    SELECT o.rank, o.name, coalesce(o.tid, -1) AS tid, o.start_ns, o.start_ns + o.dur_ns AS end_ns,
+      split_part(replace(s.name, '.', '#'), '#', 3) AS optimizer
+    FROM event o ASOF JOIN (
+        FROM event WHERE starts_with(name, 'Optimizer.step#') AND device IS NULL) s
+      ON s.run = o.run AND s.rank = o.rank AND s.tid = o.tid AND s.start_ns <= o.start_ns
+    WHERE o.run = $1 AND o.rank BETWEEN $2 AND $3 AND o.class = 'cpu_op'
+      AND starts_with(o.name, 'aten::_foreach_') AND s.start_ns + s.dur_ns > o.start_ns
+    ORDER BY o.rank, o.start_ns
 """
 
 
@@ -72,7 +96,34 @@ def avoidable_rows(
     if not line.on_device or not len(at):
         return []
     at = at[np.argsort(line.launch[at], kind="stable")]
-    rows = _layouts(events, line, at, len(used))
+    start, end = line.start[at], line.end[at]
+    sends = line.kind == COMM
+    beside = Intervals.of(line.start[sends], line.end[sends])
+
+    def row(kind: str, chosen: Bools, ns: int, rest_ns: int | None, operators: Any) -> None:
+        names, calls = np.unique(operators, return_counts=True)
+        busy = Intervals.of(start[chosen], end[chosen])
+        rows.append(
+            {
+                "run": events.run,
+                "rank": line.rank,
+                "kind": kind,
+                "kernels": round(int(chosen.sum()) / len(used)),
+                "ns": round(ns / len(used)),
+                "rest_ns": None if rest_ns is None else round(rest_ns / len(used)),
+                "bare_share": 1 - (busy & beside).length / max(busy.length, 1),
+                "operator": str(names[np.argmax(calls)]) if len(names) else None,
+                "checkpoint": any("CheckpointFunction" in name for name in spans.names),
+            }
+        )
+
+    rows: list[dict[str, Any]] = []
+    layouts = np.isin(line.event_id[at], events.read(line.rank, _LAYOUTS)["event_id"])
+    if layouts.any():
+        row("layouts", layouts, Intervals.of(start[layouts], end[layouts]).length, None, [])
+    for optimizer, chosen, fused in _passes(events, line, at):
+        spared = max(0, int((end - start)[chosen].sum()) - fused)
+        row("passes", chosen, spared, fused, [optimizer])
     found = events.read(line.rank, _SQL)
     place = np.searchsorted(found["event_id"], line.event_id[at])
     place = np.minimum(place, max(len(found["event_id"]) - 1, 0))
@@ -85,44 +136,44 @@ def avoidable_rows(
         chosen: Bools = told & (found[name][place] == 1)
         return chosen
 
-    def row(kind: str, chosen: Bools, ns: int, rest_ns: int | None) -> dict[str, Any]:
-        names, calls = np.unique(found["op"][place[chosen]].astype(str), return_counts=True)
-        return {
-            "run": events.run,
-            "rank": line.rank,
-            "kind": kind,
-            "kernels": round(int(chosen.sum()) / len(used)),
-            "ns": round(ns / len(used)),
-            "rest_ns": None if rest_ns is None else round(rest_ns / len(used)),
-            "operator": str(names[np.argmax(calls)]),
-            "checkpoint": any("CheckpointFunction" in name for name in spans.names),
-        }
+    def launched(kind: str, chosen: Bools, ns: int, rest_ns: int | None) -> None:
+        row(kind, chosen, ns, rest_ns, found["op"][place[chosen]].astype(str))
 
-    start, end = line.start[at], line.end[at]
     kernel, operator = found["kernel"][place], np.where(told, found["operator"][place], 0)
     again = _again(kernel, told & ~inside, told & inside, flag("forward"))
     if again.any():
-        rows.append(row("recomputed", again, Intervals.of(start[again], end[again]).length, None))
+        launched("recomputed", again, Intervals.of(start[again], end[again]).length, None)
     between, products = _scores(told, flag("softmax"), flag("batched"))
     if between.any():
         spared = Intervals.of(start[between], end[between]).length
         kept = Intervals.of(start[products], end[products]).length
-        rows.append(row("scores", between, spared, kept))
+        launched("scores", between, spared, kept)
     loop = _updates(operator, told & ~inside & ~flag("product"), flag("of_parameter"))
     if loop.any():
         took = (end - start)[loop]
         spared = int(np.minimum(took, _EMPTY_NS).sum()) + _pauses(start[loop], end[loop])
-        rows.append(row("updates", loop, spared, int(np.maximum(took - _EMPTY_NS, 0).sum())))
+        launched("updates", loop, spared, int(np.maximum(took - _EMPTY_NS, 0).sum()))
+    chain, least = _chained(line, at, flag("pointwise") & ~flag("of_parameter"))
+    if least.any():
+        took_ns = Intervals.of(start[chain], end[chain]).length
+        launched("pointwise", chain, int(least.sum()), took_ns)
     return rows
 
 
-def _layouts(events: Events, line: Timeline, at: Int64s, steps: int) -> list[dict[str, Any]]:
-    at = at[np.isin(line.event_id[at], events.read(line.rank, _LAYOUTS)["event_id"])]
-    if not len(at):
-        return []
-    spared = Intervals.of(line.start[at], line.end[at]).length
-    row = {"run": events.run, "rank": line.rank, "kind": "layouts"}
-    return [{**row, "kernels": round(len(at) / steps), "ns": round(spared / steps)}]
+def _passes(events: Events, line: Timeline, at: Int64s) -> Iterator[tuple[str, Bools, int]]:
+    """Passes of each optimizer over lists, and what one fused kernel takes; by launches inside the
+    operators, as slow paths launch from operators of single tensors."""
+    lists = events.read(line.rank, _PASSES)
+    if not len(lists["tid"]):
+        return
+    place = np.searchsorted(lists["start_ns"], line.launch[at], side="right") - 1
+    inside = (line.launch[at] <= lists["end_ns"][place]) & (line.thread[at] == lists["tid"][place])
+    inside &= place >= 0
+    for optimizer, (yardstick, passes) in _FUSED.items():
+        chosen = inside & (lists["optimizer"][place] == optimizer)
+        known = at[chosen & (lists["name"][place] == yardstick)]
+        if len(known):
+            yield optimizer, chosen, round(passes * int((line.end - line.start)[known].sum()))
 
 
 def _inside(nodes: Spans, thread: Int64s, launch: Int64s) -> Bools:
@@ -194,6 +245,22 @@ def _updates(operator: Int64s, chosen: Bools, of_parameter: Bools) -> Bools:
             if last - first + period >= _FEWEST_UPDATES and chosen[own].all():
                 result[own] |= 2 * of_parameter[own].sum() >= last - first + period
     return result
+
+
+def _chained(line: Timeline, at: Int64s, pointwise: Bools) -> tuple[Bools, Int64s]:
+    """Pointwise kernels right before another one on their stream, and what each takes at least with
+    the pause behind it: nothing where the next was launched later and the host sets the pace."""
+    chained, least = np.zeros(len(at), dtype=bool), np.zeros(len(at), dtype=np.int64)
+    work = np.flatnonzero(line.kind[at] == COMPUTE)
+    before, after = work[:-1], work[1:]
+    alike = line.stream[at[after]] == line.stream[at[before]]
+    chained[before] = pointwise[before] & pointwise[after] & alike
+    took, pause = line.end - line.start, line.start[at[after]] - line.end[at[before]]
+    queued = chained[before] & (line.launch[at[after]] < line.end[at[before]])
+    least[before] = queued * (
+        np.minimum(took[at[before]], _EMPTY_NS) + np.clip(pause, 0, _LAUNCH_NS)
+    )
+    return chained, least
 
 
 def _pauses(start: Int64s, end: Int64s) -> int:

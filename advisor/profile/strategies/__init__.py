@@ -48,8 +48,15 @@ _VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     # As ZeRO stage 3, and as stage 2: parameters are kept from forward to their backward.
     "fsdp2": ("fully_shard", {"reshard_after_forward": True}),
     "fsdp2-zero2": ("fully_shard", {"reshard_after_forward": False}),
+    # FSDP2 inside groups of ``shard`` ranks, neighbours so that the heavy traffic stays inside a
+    # node; gradients are all-reduced between the groups.
+    "hsdp": ("fully_shard", {"reshard_after_forward": True, "replicates": True}),
+    # 1F1B (Narayanan et al. 2019): at most pp micro-batches are alive on a rank.
+    "pp": ("pipeline", {"schedule": "Schedule1F1B"}),
     # All micro-batches are alive at the turn (Huang et al. 2019).
     "pp-gpipe": ("pipeline", {"schedule": "ScheduleGPipe"}),
+    # Several stages on every rank (Narayanan et al. 2021).
+    "pp-interleaved": ("pipeline", {"schedule": "ScheduleInterleaved1F1B"}),
     "tp": ("tensor", {"sequence": False}),
     "tp-sp": ("tensor", {"sequence": True}),
 }

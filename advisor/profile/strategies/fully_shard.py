@@ -17,7 +17,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from advisor.config.workload import Workload
 from advisor.profile.strategies.base import Case, Job, layers_of
-from advisor.profile.strategies.mesh import DATA
+from advisor.profile.strategies.mesh import BOTH, DATA
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -25,18 +25,24 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 KIND = "data"
 
 
-def checks(case: Case, **_: object) -> list[str]:
-    """Prefetch needs units to fetch ahead of the one that computes."""
-    workload = case.workload
+def checks(case: Case, *, replicates: bool = False, **_: object) -> list[str]:
+    """Prefetch needs units to fetch ahead of the one that computes.
+
+    Experts have a group of their own inside the data-parallel ranks, which leaves none for shards
+    that are replicated.
+    """
+    workload, problems = case.workload, []
     size, layers = workload.wrap_layers, _most_layers(case)
-    if size and layers > size:
-        return []
-    held = "" if size == 0 else f" on {layers} layer{'s' if layers > 1 else ''}"
-    return [
-        f"{setting} and wrap_layers {size}{held}: with one unit nothing can be fetched ahead"
-        for setting in ("prefetch_forward", "prefetch_backward")
-        if getattr(workload, setting)
-    ]
+    if not size or layers <= size:
+        held = "" if size == 0 else f" on {layers} layer{'s' if layers > 1 else ''}"
+        problems = [
+            f"{setting} and wrap_layers {size}{held}: with one unit nothing can be fetched ahead"
+            for setting in ("prefetch_forward", "prefetch_backward")
+            if getattr(workload, setting)
+        ]
+    if replicates and case.degrees.expert > 1:
+        problems.append("strategy hsdp and ep: both divide the data-parallel ranks")
+    return problems
 
 
 def _most_layers(case: Case) -> int:
@@ -49,17 +55,16 @@ def _most_layers(case: Case) -> int:
     return -(-int(case.shape.layers) // stages)
 
 
-def apply(job: Job, *, reshard_after_forward: bool) -> None:
-    """Shard over the data-parallel ranks, if there are several."""
-    if job.degrees.data > 1:
-        shard(job, job.meshes[DATA], reshard_after_forward=reshard_after_forward)
+def apply(job: Job, *, reshard_after_forward: bool, replicates: bool = False) -> None:
+    """Shard all parts over the data-parallel ranks, if there are several.
 
-
-def shard(job: Job, mesh: Any, *, reshard_after_forward: bool) -> None:
-    """Shard all parts over ``mesh`` (one dimension, or replicate and shard)."""
+    ``replicates``: over the inner dimension of their mesh, and replicate over the outer.
+    """
+    if job.degrees.data == 1:
+        return
     workload = job.workload
-    options = {
-        "mesh": mesh,
+    options: dict[str, Any] = {
+        "mesh": job.meshes[BOTH if replicates else DATA],
         "mp_policy": precision(workload),
         "ignored_params": job.ignored_parameters or None,
     }

@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel.ddp import _reconstruct_dtensor
 from torch.nn.parallel import DistributedDataParallel
 
+from advisor.config.workload import Workload
 from advisor.profile import names
 from advisor.profile.models.decoder import Decoder, next_token_loss
 from advisor.profile.ranges import named
@@ -31,9 +32,37 @@ from advisor.profile.strategies.base import Case, Job
 KIND = "pipeline"
 
 
-def checks(case: Case, *, stages_per_rank: int = 1, **_: object) -> list[str]:
-    """There must be a layer for every stage."""
+_INTERLEAVED = "ScheduleInterleaved1F1B"
+
+
+def checks(case: Case, *, schedule: str) -> list[str]:
+    """There must be a layer for every stage, and the micro-batches that the schedule needs."""
+    size, workload = case.degrees.pipeline, case.workload
+    problems, count = _of_stages(case, schedule), workload.gradient_accumulation
+    if schedule == "Schedule1F1B" and count < size > 1:
+        problems.append(
+            f"pp {size} and gradient_accumulation {count}: 1F1B needs a micro-batch for every stage"
+        )
+    if schedule == _INTERLEAVED and workload.virtual_stages < 2:
+        problems.append(
+            f"strategy pp-interleaved and virtual_stages {workload.virtual_stages}: needs 2 "
+            "or more, or strategy pp"
+        )
+    if schedule == _INTERLEAVED and count % size:
+        problems.append(
+            f"pp {size} and gradient_accumulation {count}: pp-interleaved "
+            "runs the micro-batches in rounds of pp"
+        )
+    return problems
+
+
+def _stages_per_rank(workload: Workload, schedule: str) -> int:
+    return workload.virtual_stages if schedule == _INTERLEAVED else 1
+
+
+def _of_stages(case: Case, schedule: str) -> list[str]:
     size, workload, layers = case.degrees.pipeline, case.workload, case.shape.layers
+    stages_per_rank = _stages_per_rank(workload, schedule)
     stages = size * stages_per_rank
     problems = []
     if size == 1:
@@ -53,9 +82,9 @@ def checks(case: Case, *, stages_per_rank: int = 1, **_: object) -> list[str]:
     return problems
 
 
-def apply(job: Job, *, schedule: str, stages_per_rank: int = 1) -> None:
+def apply(job: Job, *, schedule: str) -> None:
     """Keep this rank's stages, and plan the schedule for when they are wrapped."""
-    size = job.degrees.pipeline
+    size, stages_per_rank = job.degrees.pipeline, _stages_per_rank(job.workload, schedule)
     group = job.meshes[mesh.PIPELINE].get_group()
     position = dist.get_rank(group)
     stages = size * stages_per_rank

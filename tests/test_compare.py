@@ -27,7 +27,7 @@ from advisor.metrics.compare.significance import Difference, difference
 from advisor.metrics.timeline.parts import KINDS, Parts
 from advisor.report import comparison as rows
 from advisor.report import comparison_figures, summary
-from advisor.report.comparison_notes import notes, warning
+from advisor.report.comparison import notes, warning
 from advisor.vocabulary.words import lower_first
 
 

@@ -13,7 +13,7 @@ from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.models.theory import Theory
 from advisor.report import comparison as rows
 from advisor.report import comparison_figures
-from advisor.report.comparison_notes import notes, warning
+from advisor.report.comparison import notes, warning
 
 
 def text(found: Comparison, *, whole: bool, color: bool = False) -> str:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from advisor.cli._output import Output, say_some, use_color
+from advisor.cli._output import Output, refuse_inputs, say_some, use_color
 from advisor.cli._progress import progress_bar
-from advisor.cli._targets import refuse_inputs
 from advisor.config.atomic_files import PRIVATE
 from advisor.errors import AdvisorError
 

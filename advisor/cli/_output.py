@@ -1,9 +1,15 @@
-"""Where results go: standard output or files, decided and checked before any work starts."""
+"""Where results go: standard output or files, decided and checked before any work starts.
+
+None of the command line's inputs is written over, and with --force only what advisor wrote.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,10 +17,24 @@ from typing import NamedTuple
 
 import click
 
-from advisor.cli._marks import marked
-from advisor.cli._targets import check_report_target, refuse_inputs
 from advisor.config.atomic_files import PRIVATE, write_atomic
 from advisor.errors import AdvisorError, not_written
+
+_LINE = {  # comments of each format; GitHub shows a debug line to those who ask for it
+    "html": "<!-- advisor report {digest} -->\n",
+    "markdown": "<!-- advisor report {digest} -->\n",
+    "junit": "<!-- advisor report {digest} -->\n",
+    "github": "::debug::advisor report {digest}\n",
+    "chat": "[advisor report {digest}]\n",
+    "text": "[advisor report {digest}]\n",
+}
+_DIGITS = 16
+_LONGEST = max(len(line.format(digest="0" * _DIGITS)) for line in _LINE.values())
+_JSON = re.compile(
+    rb'\{\s*"schema_version":\s*\d+,\s*"(?:advisor_version":\s*"[^"]*",\s*"command|base)":'
+    rb'|\{"displayTimeUnit":"ms","traceEvents":\[\{"ph":"M","name":"process_name","pid":\d+,'
+    rb'"tid":0,"args":\{"name":"advisor"\}\}'  # the trace of a finding
+)
 
 _MOST_LINES = 20
 _DEFAULT_NAMES = {
@@ -152,3 +172,102 @@ def say_some(lines: Sequence[str], *, rest: str) -> None:
         click.echo(f"  {line}", err=True)
     if len(lines) > _MOST_LINES:
         click.echo(f"  and {len(lines) - _MOST_LINES} more: see {rest}", err=True)
+
+
+def marked(text: str, form: str) -> str:
+    """``text`` of a report in the format ``form`` with its last line, by which it is known again.
+
+    That says that nobody changed the rest. JSON has no room for such a line: it stays as it is, is
+    known by its first keys and read as a whole.
+    """
+    if form not in _LINE:
+        return text
+    whole = text if text.endswith("\n") else text + "\n"
+    return whole + _LINE[form].format(digest=_digest(whole.encode()))
+
+
+def is_report(place: Path) -> bool:
+    """Whether the file is a report as advisor wrote it. Raises OSError where it cannot be read."""
+    with place.open("rb") as file:
+        beginning = file.read(4096)
+        file.seek(max(0, place.stat().st_size - _LONGEST - 1))
+        last = file.read().removesuffix(b"\n").rpartition(b"\n")[2] + b"\n"
+    if _JSON.match(beginning):
+        try:
+            return isinstance(json.loads(place.read_bytes()), dict)
+        except (ValueError, RecursionError):
+            return False
+    lines = {line.partition("{")[0].encode() for line in _LINE.values()}
+    if not any(last.startswith(line) for line in lines):
+        return False
+    text = place.read_bytes().removesuffix(last)
+    digest = _digest(text)
+    return last in {line.format(digest=digest).encode() for line in _LINE.values()}
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:_DIGITS]
+
+
+def refuse_inputs(places: Sequence[Path], inputs: Sequence[str | Path]) -> None:
+    """Raise AdvisorError where a place to write to is one of the files that are named as input.
+
+    Links are followed. What stands in a folder that is read may be a report or store of before.
+    """
+    from advisor.store.target import settled  # late, as it brings the database
+
+    there = {_file(real): place for place in places if (real := settled(place)).is_file()}
+    if not there:
+        return
+    from advisor.ingest.paths import expand
+    from advisor.ingest.ray_plan import is_url
+
+    for path in inputs:
+        if is_url(str(path)) or Path(path).is_dir():
+            continue
+        try:
+            files = [found.path for found in expand([path]) if found.named]
+        except AdvisorError:  # nothing is there, which whoever reads it tells
+            continue
+        for place in (there[_file(file)] for file in files if _file(file) in there):
+            raise AdvisorError(
+                "is one of the inputs", where=str(place), hint="name another file to write to"
+            )
+
+
+def _file(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def folder_target(output: str) -> Path | None:
+    """The folder that ``output`` names where it leads through one that is not there yet, or None.
+
+    ``new/..`` is the folder that ``new`` is to be made in.
+    """
+    from advisor.store.target import settled  # late, as it brings the database
+
+    place = Path(output)
+    real = settled(place) if ".." in place.parts else place
+    return real if real != place and (real.is_dir() or output.endswith("/")) else None
+
+
+def check_folder_target(folder: Path) -> None:
+    """Raise AdvisorError where no Parquet store may be written: something else is there."""
+    from advisor.store.parquet import is_parquet_store
+
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise AdvisorError("is no folder", where=str(folder), hint="name a folder, or a new one")
+    if not is_parquet_store(folder) and any(folder.iterdir()):
+        raise AdvisorError(
+            "this folder is not empty and no store", where=str(folder), hint="choose a new one"
+        )
+
+
+def check_report_target(place: Path, *, force: bool) -> None:
+    """As :func:`~advisor.store.target.check_target` for a report that advisor wrote."""
+    from advisor.store.target import check_target  # late, as it brings the database
+
+    check_target(place, "report", is_report, force=force)

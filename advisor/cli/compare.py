@@ -194,7 +194,7 @@ def _change(
 
 
 def _why_inconclusive(metric: str, step: Difference) -> str:
-    from advisor.report.comparison_notes import too_few
+    from advisor.report.comparison import too_few
 
     if metric == "memory":
         return "the peak is not recorded in both runs"

@@ -11,8 +11,7 @@ import click
 
 from advisor.cli import _options as options
 from advisor.cli._options import argument, option
-from advisor.cli._output import say_some
-from advisor.cli._targets import check_folder_target, folder_target, refuse_inputs
+from advisor.cli._output import check_folder_target, folder_target, refuse_inputs, say_some
 from advisor.config.atomic_files import remove
 from advisor.errors import AdvisorError
 

@@ -10,8 +10,7 @@ import click
 
 from advisor.cli import _options as options
 from advisor.cli._options import FiniteRange, argument, option
-from advisor.cli._output import Output
-from advisor.cli._targets import check_report_target, refuse_inputs
+from advisor.cli._output import Output, check_report_target, refuse_inputs
 from advisor.errors import AdvisorError
 from advisor.vocabulary.numbers import decimal
 

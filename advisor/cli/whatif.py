@@ -57,8 +57,7 @@ def command(
     from advisor.messages import WHATIF, say
     from advisor.model.nccl.calibration import load_calibration
     from advisor.report import summary
-    from advisor.report.gain import sets
-    from advisor.report.replayed import GIVES, not_replayed, replayed
+    from advisor.report.replayed import GIVES, not_replayed, replayed, sets
     from advisor.whatif.calibrated import Calibrated
     from advisor.whatif.coverage import require_all_ranks
     from advisor.whatif.extract import programs

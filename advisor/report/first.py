@@ -10,9 +10,9 @@ from advisor.messages import SUMMARY, on_page, say
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.timeline.parts import Parts, by_rank, mean
 from advisor.report import comparison as compared
-from advisor.report import comparison_notes, numbers, summary
+from advisor.report import numbers, summary
 from advisor.report.figures import KINDS, Figure, StepBar, is_of, legend_for
-from advisor.report.gain import ends_ns
+from advisor.report.replayed import ends_ns
 from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
 
@@ -42,7 +42,7 @@ class First:
 def first_screen(report: FindingsReport, store: Store | None, found: Comparison | None) -> First:
     """Of the verdict, or of the comparison where that was asked for."""
     if found is not None:
-        warning = comparison_notes.warning(found)
+        warning = compared.warning(found)
         tone, state = ("warning", warning) if warning else ("info", "Comparison")
         title, bars = compared.headline(found), comparison.bars(found)
         return First(tone, state, title, "", (), bars, None, ())

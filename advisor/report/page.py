@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -19,7 +20,6 @@ from advisor.report import first, numbers, pasted, summary
 from advisor.report.charts import draw
 from advisor.report.clean import printable
 from advisor.report.commands import inline_code, is_command, step_code
-from advisor.report.labels import Labels
 from advisor.report.options import Options
 from advisor.report.sections import (
     collectives,
@@ -198,3 +198,26 @@ def _placed(value: float, unit: str) -> str:
 
 def _pixels(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
+
+
+class Labels:
+    """The names of scrolling regions given out so far on one page, which is about ``runs``.
+
+    A screen reader lists regions by name: two of one name cannot be told apart there.
+    """
+
+    def __init__(self, runs: Sequence[str]) -> None:
+        self._runs = runs if len(runs) > 1 else ()
+        self._given: set[str] = set()
+
+    def of(self, label: str, section: str) -> str:
+        """``label``, with the run that the title of its ``section`` ends with where there are
+        several, and with a number where it was given out before."""
+        run = next((f" ({run})" for run in self._runs if section.endswith(f" ({run})")), "")
+        wanted = label if label.endswith(run) else f"{label}{run}"
+        name, count = wanted, 1
+        while name in self._given:
+            count += 1
+            name = f"{wanted}, {count}"
+        self._given.add(name)
+        return name

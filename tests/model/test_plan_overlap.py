@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from advisor.model.plan_sharded import ShardedStep
+from advisor.model.plan_communication import ShardedStep
 
 
 def simulated_exposed_s(case: ShardedStep, reduce_s: float) -> float:

@@ -21,9 +21,9 @@ import torch.distributed as dist
 
 from advisor.config.workload import Workload
 from advisor.profile import worker
-from advisor.profile.exit_process import exit_without_destructors
 from advisor.profile.loop import Loop
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
+from advisor.profile.worker import exit_without_destructors
 
 
 def train(rank: int, ranks: int, cases_file: Path, losses_file: Path, traces: Path) -> None:

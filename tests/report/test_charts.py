@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from advisor.metrics.timeline.parts import KINDS as MEASURED
 from advisor.metrics.timeline.parts import Parts
 from advisor.report.charts import draw
+from advisor.report.charts.axis import Scale
 from advisor.report.charts.heatmap import late_level, shortfall_level
-from advisor.report.charts.scale import Scale
 from advisor.report.charts.scene import Dot, Line, Rect, Text
 from advisor.report.data_table import DataTable
 from advisor.report.figures import (
@@ -36,7 +36,7 @@ from advisor.report.figures import (
 from advisor.report.first import rest_of
 from advisor.report.numbers import decimals
 from advisor.report.sections import steps
-from advisor.report.sections.collective_limits import curve_words
+from advisor.report.sections.collectives import curve_words
 from tests.report.support import make_store
 
 values = st.floats(min_value=1e-3, max_value=1e12)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import advisor
-from advisor.report.labels import Labels
+from advisor.report.page import Labels
 
 
 @pytest.mark.slow

@@ -22,8 +22,8 @@ from advisor.profile.hook import order
 from advisor.profile.hook.order import Order, given
 from advisor.tune.budget import Budget
 from advisor.tune.job import Limits
-from advisor.tune.losses import numbers_changed
 from advisor.tune.own import OwnCommand
+from advisor.tune.recommend import numbers_changed
 from advisor.tune.survey import Survey, prepare_own
 from tests.tune.test_sweep import finish
 

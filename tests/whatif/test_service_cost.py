@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.cli.whatif import _named
 from advisor.messages import WHATIF, say
-from advisor.report.gain import gain_kind, gain_words
+from advisor.report.replayed import gain_kind, gain_words
 from advisor.whatif.cost import fit_service
 from advisor.whatif.predict import Prediction
 from advisor.whatif.program import Call, Program

@@ -16,7 +16,6 @@ from pydantic import Field
 
 from advisor.config.loader import FileModel, load_model
 from advisor.model.nccl import cuda_errors
-from advisor.model.nccl.any_of import any_of
 from advisor.model.nccl.ends import ended_by, exited_with, returned
 from advisor.model.nccl.releases import Releases
 from advisor.model.nccl.version import NcclVersion
@@ -213,3 +212,14 @@ def _whole() -> tuple[tuple[Message, str, tuple[str, ...]], ...]:
 def _signs() -> re.Pattern[str]:
     """One of them must stand in a line, of which every digit is a zero."""
     return re.compile(any_of(sorted({sign.translate(_ANY_DIGIT) for sign, _ in _by_sign()})))
+
+
+def any_of(texts: list[str]) -> str:
+    """A pattern that finds any of ``texts``."""
+    rests: dict[str, list[str]] = {}
+    for text in texts:
+        rests.setdefault(text[:1], []).append(text[1:])
+    if "" in rests:  # one of them ends here
+        return ""
+    parts = [re.escape(first) + any_of(rest) for first, rest in rests.items()]
+    return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"

@@ -6,8 +6,7 @@ import itertools
 import math
 
 from advisor.report import numbers
-from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis, left_axis
-from advisor.report.charts.scale import Scale
+from advisor.report.charts.axis import AXIS_HEIGHT, Scale, bottom_axis, left_axis
 from advisor.report.charts.scene import Dot, Line, Scene, Text
 from advisor.report.figures import BusBandwidth, Fit
 from advisor.vocabulary.words import plural

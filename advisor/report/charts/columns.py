@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from advisor.report import numbers
-from advisor.report.charts.axis import left_axis
-from advisor.report.charts.scale import Scale
+from advisor.report.charts.axis import Scale, left_axis
 from advisor.report.charts.scene import Line, Rect, Scene, Text
 from advisor.report.figures import KINDS, StepColumns
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from advisor.report import numbers
-from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis
-from advisor.report.charts.scale import Scale
+from advisor.report.charts.axis import AXIS_HEIGHT, Scale, bottom_axis
 from advisor.report.charts.scene import Line, Rect, RowLabel, Scene, Text
 from advisor.report.figures import KINDS, GainBar, StackedBars, StepBar
 

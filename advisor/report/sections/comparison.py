@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from advisor.messages import on_page
 from advisor.metrics.compare.runs import Comparison
 from advisor.report import comparison as rows
-from advisor.report import comparison_figures, comparison_notes
+from advisor.report import comparison_figures
 from advisor.report.data_table import DataTable
 from advisor.report.figures import KINDS, Bar, Figure, StackedBars, legend_for
 from advisor.report.sections.section import Section
@@ -72,9 +72,7 @@ def build(found: Comparison, shown: Sequence[str]) -> Section:
                     for title, values in _whole_titles(comparison_figures.figures(found))
                 ],
             ),
-            note=" ".join(
-                f"{note[:1].upper()}{note[1:]}." for note in comparison_notes.notes(found)
-            ),
+            note=" ".join(f"{note[:1].upper()}{note[1:]}." for note in rows.notes(found)),
         )
     ]
     if traffic := comparison_figures.traffic(found):

@@ -13,7 +13,7 @@ from advisor.report import crop, humanise, lacking, pasted, summary
 from advisor.report.charts.timeline import MAX_MARKS
 from advisor.report.data_table import DataTable
 from advisor.report.figures import Figure, GainBar
-from advisor.report.gain import ends_ns
+from advisor.report.replayed import ends_ns
 from advisor.report.sections.section import slug
 from advisor.store.store import Store
 from advisor.vocabulary.words import lower_first

@@ -11,7 +11,7 @@ from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS
 from advisor.report.data_table import DataTable, cell
 from advisor.report.figures import Figure, HeatMap
-from advisor.report.gain import delays
+from advisor.report.replayed import delays
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import late_together, of_unit, rows
 from advisor.store.evidence import PER_PEER

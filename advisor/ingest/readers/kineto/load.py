@@ -14,7 +14,12 @@ from advisor.ingest.readers.kineto import event_fields
 from advisor.ingest.readers.kineto.accelerators import place_on_devices
 from advisor.ingest.readers.kineto.contents import summarise
 from advisor.ingest.readers.kineto.cutter import Chunk
-from advisor.ingest.readers.kineto.delete_rows import delete_covered, delete_foreign, forget
+from advisor.ingest.readers.kineto.delete_rows import (
+    delete_covered,
+    delete_foreign,
+    delete_repeated,
+    forget,
+)
 from advisor.ingest.readers.kineto.insert import insert
 from advisor.ingest.readers.kineto.merged import (
     find_ranks_of_events,
@@ -24,7 +29,6 @@ from advisor.ingest.readers.kineto.merged import (
 from advisor.ingest.readers.kineto.native.pipeline import Item
 from advisor.ingest.readers.kineto.pairs import pair_begin_end
 from advisor.ingest.readers.kineto.ranks import EPOCH_NS, assign_ranks, check_parts, write_ranks
-from advisor.ingest.readers.kineto.repeats import delete_repeated
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.readers.kineto.unnumbered_ranks import number_unnumbered
 from advisor.ingest.scanner_library import library

@@ -14,12 +14,16 @@ from pathlib import PurePath
 
 from advisor.ingest.readers._text import without_launcher
 from advisor.ingest.readers.nccl_tests.file_name import op_in_name
-from advisor.ingest.readers.nccl_tests.headless import columns_of
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.table import Devices, Row, Table, half_columns
 from advisor.model.nccl.version import format_version, version_of_code
-from advisor.vocabulary.numbers import INT64_MAX, decimal
+from advisor.vocabulary.numbers import INT64_MAX, decimal, real
 from advisor.vocabulary.operations import canonical_op
+
+_HALF = ("time", "algbw", "busbw")
+_ROUNDING_GBPS = 0.006  # two decimals
+_ROUNDING = 0.01  # of a time with three digits
+_COUNT = re.compile(r"\d+|N/A")
 
 _TYPE_NAMES = "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 char int"
 _TYPE_NAMES_FP8 = "f8e4m3 f8e5m2 fp8_e4m3 fp8_e5m2"
@@ -240,3 +244,38 @@ def _only_prefix(line: str) -> bool:
     """Whether too little stands before NCCL's prefix for the beginning of a row."""
     before, _, _ = line.partition("NCCL ")
     return len(before.split(None, 5)) < 5
+
+
+def columns_of(size_bytes: int, after_type: list[str]) -> list[str] | None:
+    """The names of a row's columns up to the end of its first half, as a header has them.
+
+    For rows above which none stands, as where the end of an output was copied. ``after_type`` are
+    its words behind the type; None where they are no row of nccl-tests: a half begins with a time
+    and two bandwidths, the first of which is the size over that time (its doc/PERFORMANCE.md).
+    """
+    names = ["size", "count", "type"]
+    words = list(after_type)
+    if words and words[0].isalpha():
+        names, words = [*names, "redop"], words[1:]
+    for head in ([], ["root"]):
+        figures = words[len(head) :]
+        width, odd = divmod(len(figures), 2)
+        if odd or not 0 <= width - len(_HALF) <= 1:
+            continue
+        first, second = figures[:width], figures[width:]
+        if _fits(size_bytes, first) and (_fits(size_bytes, second) or "N/A" in second[:1]):
+            return [*names, *head, *_HALF, *_checks(first[len(_HALF) :])]
+    return None
+
+
+def _fits(size_bytes: int, half: list[str]) -> bool:
+    time_us, algbw, busbw = map(real, half[: len(_HALF)])
+    if time_us is None or algbw is None or busbw is None or time_us <= 0:
+        return False
+    expected = size_bytes / time_us / 1e3
+    return abs(algbw - expected) <= _ROUNDING_GBPS + _ROUNDING * expected
+
+
+def _checks(values: list[str]) -> list[str]:
+    """The heading of what the check of results found: a count, or until 2021 a difference."""
+    return ["#wrong" if _COUNT.fullmatch(value) else "error" for value in values]

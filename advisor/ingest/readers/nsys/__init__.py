@@ -1,7 +1,7 @@
 """Nsight Systems' sqlite exports → ``event``, ``rank``.
 
 ``open`` opens an untrusted database safely, ``processes`` finds the ranks in it, ``nccl_ranges``
-ties NCCL's NVTX ranges (and their payloads) to kernels, ``load`` writes the events.
+ties NCCL's NVTX ranges (and their payloads) to kernels, ``exports`` writes the events.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Output(NamedTuple):
         assert self.path is not None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(self.path, marked(text, self.format), mode=mode)
+            write_atomic(self.path, _marked(text, self.format), mode=mode)
         except OSError as error:
             raise not_written(error, self.path) from error
 
@@ -174,7 +174,7 @@ def say_some(lines: Sequence[str], *, rest: str) -> None:
         click.echo(f"  and {len(lines) - _MOST_LINES} more: see {rest}", err=True)
 
 
-def marked(text: str, form: str) -> str:
+def _marked(text: str, form: str) -> str:
     """``text`` of a report in the format ``form`` with its last line, by which it is known again.
 
     That says that nobody changed the rest. JSON has no room for such a line: it stays as it is, is
@@ -186,7 +186,7 @@ def marked(text: str, form: str) -> str:
     return whole + _LINE[form].format(digest=_digest(whole.encode()))
 
 
-def is_report(place: Path) -> bool:
+def _is_report(place: Path) -> bool:
     """Whether the file is a report as advisor wrote it. Raises OSError where it cannot be read."""
     with place.open("rb") as file:
         beginning = file.read(4096)
@@ -270,4 +270,4 @@ def check_report_target(place: Path, *, force: bool) -> None:
     """As :func:`~advisor.store.target.check_target` for a report that advisor wrote."""
     from advisor.store.target import check_target  # late, as it brings the database
 
-    check_target(place, "report", is_report, force=force)
+    check_target(place, "report", _is_report, force=force)

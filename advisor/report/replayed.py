@@ -75,7 +75,7 @@ class Replayed:
         Not of what delays a rank: that says itself what mending it gives.
         """
         own = next((item for item in findings if sets(item, self.name)), None)
-        return own or next((item for item in findings if rests_on(item, self.gain_ns)), None)
+        return own or next((item for item in findings if _rests_on(item, self.gain_ns)), None)
 
     def as_found(self, findings: Sequence[Finding]) -> Replayed:
         """With the gain of the finding behind it: a cause has one, and no other value of a setting
@@ -177,7 +177,7 @@ def _value(row: Row, groups: Mapping[str | None, str]) -> str:
 
 def _of(row: Row, host: Sequence[int] | None, groups: Mapping[str | None, str]) -> Replayed:
     return Replayed(
-        name=change_name(row["setting"], named_ranks(host) if host else _value(row, groups)),
+        name=_change_name(row["setting"], named_ranks(host) if host else _value(row, groups)),
         setting=row["setting"],
         step_ns=row["step_ns"],
         step_low_ns=row["step_low_ns"],
@@ -221,7 +221,7 @@ def gain_words(
                              "only_between": only_between, "step_ns": step_ns})  # fmt: skip
 
 
-def change_name(setting: str, value: str) -> str:
+def _change_name(setting: str, value: str) -> str:
     """The change as users write it, 'bucket_cap_mb=25', or in words where no setting does it."""
     return say(CHANGES, setting, {"value": value}) if setting in CHANGES else f"{setting}={value}"
 
@@ -233,7 +233,7 @@ def ends_ns(finding: Finding) -> tuple[float, float, float]:
     return gain if low is None else low, gain, gain if high is None else high
 
 
-def rests_on(finding: Finding, gain_ns: float) -> bool:
+def _rests_on(finding: Finding, gain_ns: float) -> bool:
     """Whether what a finding saves is this very gain of a replay."""
     return gain_ns > 0 and abs((finding.savings_ns or 0) - gain_ns) <= _SAME * gain_ns
 

@@ -151,12 +151,12 @@ def predict(
         time = None
         if not reason:
             pipe_ops = ceil(calls / communicator_channels(topology, version))
-            time = time_us(cell, total_bytes, latency, bandwidth, pipe_ops)
-            time *= 1024 if slow_fp8(cell, dtype) else 1
+            time = _time_us(cell, total_bytes, latency, bandwidth, pipe_ops)
+            time *= 1024 if _slow_fp8(cell, dtype) else 1
         figures = (cell.algorithm, cell.protocol, latency)
         rows.append(Row(*figures, 0.0 if reason else bandwidth, time, not reason, reason))
         if cell.algorithm == "Ring":
-            backup = time_us(cell, total_bytes, latency, bandwidth, 1) if bandwidth else None
+            backup = _time_us(cell, total_bytes, latency, bandwidth, 1) if bandwidth else None
             rings.append(Row(*figures, bandwidth, backup, bandwidth > 0, _BACKUP))
     if (2, 19, 0) <= version < (2, 24, 0) and not any(row.available for row in rows):
         rows = [row for row in rows if row.algo != "Ring"] + rings
@@ -201,7 +201,9 @@ def _choose(
     return Choice(cell.algorithm, cell.protocol, channels, threads, time)
 
 
-def time_us(cell: Cell, total_bytes: int, latency: float, bandwidth: float, pipe_ops: int) -> float:
+def _time_us(
+    cell: Cell, total_bytes: int, latency: float, bandwidth: float, pipe_ops: int
+) -> float:
     """Time of a call of `total_bytes`; `pipe_ops` is how many calls a channel has in a group."""
     bandwidth *= _correction(cell, total_bytes)
     plateau = cell.topology.nodes > 1 and cell.topology.library == "nccl"
@@ -254,7 +256,7 @@ def _plateau(cell: Cell, total_bytes: int) -> float:
     return 1.9 if topology.compute_capability < 80 else 1.4
 
 
-def slow_fp8(cell: Cell, dtype: str) -> bool:
+def _slow_fp8(cell: Cell, dtype: str) -> bool:
     """Rings add fp8 many times over and lose precision: priced out above 8 ranks (2.24+)."""
     return (
         cell.version >= (2, 24, 0)

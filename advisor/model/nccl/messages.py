@@ -211,15 +211,15 @@ def _whole() -> tuple[tuple[Message, str, tuple[str, ...]], ...]:
 @cache
 def _signs() -> re.Pattern[str]:
     """One of them must stand in a line, of which every digit is a zero."""
-    return re.compile(any_of(sorted({sign.translate(_ANY_DIGIT) for sign, _ in _by_sign()})))
+    return re.compile(_any_of(sorted({sign.translate(_ANY_DIGIT) for sign, _ in _by_sign()})))
 
 
-def any_of(texts: list[str]) -> str:
+def _any_of(texts: list[str]) -> str:
     """A pattern that finds any of ``texts``."""
     rests: dict[str, list[str]] = {}
     for text in texts:
         rests.setdefault(text[:1], []).append(text[1:])
     if "" in rests:  # one of them ends here
         return ""
-    parts = [re.escape(first) + any_of(rest) for first, rest in rests.items()]
+    parts = [re.escape(first) + _any_of(rest) for first, rest in rests.items()]
     return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"

@@ -15,7 +15,7 @@ from advisor.store.store import Store
 from advisor.vocabulary.bandwidth import bus_factor
 from advisor.vocabulary.words import significant
 
-MISSES = 2.0
+_MISSES = 2.0
 """From this factor between a size's median and the curve on, the curve is called a rough one."""
 
 MAX_PANELS = 6
@@ -93,8 +93,8 @@ def _panel(
     ]  # fmt: skip
     # Times that include waiting for missing ranks say nothing about the network: no curve.
     alone = all(group.upper_bound for group in groups)
-    fit = None if alone else fitted(store, run, op, size)
-    ceiling, ceiling_words = ceiling_of(store, run, op, size)
+    fit = None if alone else _fitted(store, run, op, size)
+    ceiling, ceiling_words = _ceiling_of(store, run, op, size)
     title = _reaches(panel, names)
     if fit is not None and fit.n_star_bytes:
         below = sum(row["calls"] for row in panel if row["bytes"] < fit.n_star_bytes)
@@ -170,7 +170,7 @@ def _benchmarks(store: Store, run: str, known: set[tuple[str, int | None]]) -> l
 def _bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
     """Bandwidth against size of one operation, with its curve and the device's ceiling."""
     first, best = panel[0], max(panel, key=lambda row: row["busbw"])
-    fit = fitted(store, run, first["op"], first["ranks"])
+    fit = _fitted(store, run, first["op"], first["ranks"])
     title = on_page("reaches-in", **best)
     if fit is not None and fit.n_star_bytes:
         title += on_page("below-n-star", share=None, n_star_bytes=fit.n_star_bytes)
@@ -224,11 +224,11 @@ def curve_words(fit: Fit, groups: Sequence[CallGroup] = ()) -> str:
         "curve",
         alpha_ns=fit.alpha_ns,
         beta=significant(fit.beta_ns_per_byte),
-        misses=worst if worst >= MISSES else None,
+        misses=worst if worst >= _MISSES else None,
     )
 
 
-def fitted(store: Store, run: str, op: str, size: int | None) -> Fit | None:
+def _fitted(store: Store, run: str, op: str, size: int | None) -> Fit | None:
     """The curve fitted to ``op`` over ``size`` ranks, traced calls first; None without."""
     found = rows(
         store,
@@ -252,7 +252,7 @@ def fitted(store: Store, run: str, op: str, size: int | None) -> Fit | None:
     )
 
 
-def ceiling_of(store: Store, run: str, op: str, size: int | None) -> tuple[float | None, str]:
+def _ceiling_of(store: Store, run: str, op: str, size: int | None) -> tuple[float | None, str]:
     """What the hardware gives: measured by nccl-tests or a probe, else the device's links.
 
     The data sheet's figure counts only inside one host: no trace names the network's cards.

@@ -66,7 +66,7 @@ class Ranks:
         ]
         names: dict[int, str] = {}
         so_far: Counter[int] = Counter()
-        for group in together(not_apart, connections) if not_apart else ():
+        for group in _together(not_apart, connections) if not_apart else ():
             names |= dict.fromkeys(map(id, group), _numbered(len(group), so_far[len(group)]))
             so_far[len(group)] += 1
         return names
@@ -145,7 +145,7 @@ def _same_devices(communicators: list[list[Member]], size: int) -> bool:
     return bool(communicators) and len(devices) <= size
 
 
-def together(
+def _together(
     members: list[Member], connections: Iterable[tuple[Member, Connection]]
 ) -> list[list[Member]]:
     """The communicators of which every rank is known, each by rank, in logs that print no id.

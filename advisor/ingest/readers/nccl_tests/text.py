@@ -196,7 +196,7 @@ class TableParser:
         if size is None and sum(map(_is_number, tokens[3:])) < _FIGURES:
             return None
         rest = tokens[3:]
-        if not self._tables and not self._begin(columns_of(size or 0, rest)):
+        if not self._tables and not self._begin(_columns_of(size or 0, rest)):
             self._harvest.dropped["row without a header line"] += 1
             return None
         if size is None:
@@ -246,7 +246,7 @@ def _only_prefix(line: str) -> bool:
     return len(before.split(None, 5)) < 5
 
 
-def columns_of(size_bytes: int, after_type: list[str]) -> list[str] | None:
+def _columns_of(size_bytes: int, after_type: list[str]) -> list[str] | None:
     """The names of a row's columns up to the end of its first half, as a header has them.
 
     For rows above which none stands, as where the end of an output was copied. ``after_type`` are

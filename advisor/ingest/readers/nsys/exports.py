@@ -42,7 +42,7 @@ def read_exports(sources: Sequence[Source], context: ReadContext, format_name: s
                 notes = assign_ranks(processes, mine)
                 twice = sorted({p.rank for p in processes if p.rank in taken})
                 fresh = [p for p in processes if p.rank not in taken]
-                outcome = load(database, fresh, nccl, context)
+                outcome = _load(database, fresh, nccl, context)
                 gaps = _gaps(database, processes) if processes else []
         except AdvisorError as error:
             context.refuse(source, format_name, str(error))
@@ -95,7 +95,7 @@ def _gaps(database: Database, processes: Sequence[Process]) -> list[str]:
     return found
 
 
-def load(
+def _load(
     database: Database, processes: list[Process], nccl: NcclRanges, context: ReadContext
 ) -> Outcome:
     """Write the events of ``processes`` and their ``rank`` rows."""

@@ -219,5 +219,7 @@ def _diagnosis(folder: Path) -> dict[str, Any]:
     return {
         "exposed_share": share,
         "diagnosis": report.verdict.title,
-        "findings": {one.rule: round(one.most_ns() / step_ns, 4) for one in report.findings},
+        "findings": {
+            one.rule: round(min(one.most_ns() / step_ns, 1), 4) for one in report.findings
+        },
     }

@@ -57,7 +57,8 @@ class ServiceModel(NamedTuple):
     ``b_ns_per_byte``, such that a call of ``typical_bytes`` costs the same. ``identified`` is
     whether the trace says anything of how the two part; where it does not, and at sizes that it
     does not hold, ``curve`` gives how a call's time grows with its bytes. ``excess_by_call``: what
-    calls took beyond the model goes with each call, and not with its bytes.
+    calls took beyond the model goes with each call, and not with its bytes. ``least_b_ns_per_byte``
+    is that of the slowest link that is used for training.
     """
 
     a_ns: float
@@ -71,6 +72,14 @@ class ServiceModel(NamedTuple):
     identified: bool = True
     curve: Curve | None = None
     excess_by_call: bool = False
+    least_b_ns_per_byte: float = 0.0
+
+    def by_call(self) -> ServiceModel:
+        """The reading in which each call pays again what no byte of it surely takes."""
+        bytes_ns = self.least_b_ns_per_byte * self.typical_bytes
+        typical = self.a_ns + self.b_ns_per_byte * self.typical_bytes
+        model = self if self.is_known else self.with_latency(max(self.a_ns, typical - bytes_ns))
+        return model._replace(excess_by_call=True)
 
     def with_latency(self, a_ns: float) -> ServiceModel:
         """The same calls explained by another latency (kept between 0 and the typical call)."""
@@ -93,7 +102,7 @@ class ServiceModel(NamedTuple):
         return most * self.curve.time_ns(size) / self.curve.time_ns(held)
 
     def as_one_ns(self, parts: Sequence[tuple[Call, float]]) -> float:
-        """What these shares of traced calls take as one call, no less than the longest of them.
+        """What these shares of traced calls take as one call.
 
         They took what they took: of that the model only says how much less it is as one call. What
         a call took beyond the model its bytes meet in a larger call too where it is other traffic
@@ -103,8 +112,9 @@ class ServiceModel(NamedTuple):
         took = [share * call.service_ns for call, share in parts]
         apart = sum(share * self.service_ns(call.bytes or 0) for call, share in parts)
         whole = self.service_ns(round(sum(share * (call.bytes or 0) for call, share in parts)))
-        calls = sum(share for _, share in parts) if self.excess_by_call else 1.0
-        return max(((sum(took) - apart) / calls + whole, *took))
+        if self.excess_by_call:  # as long a wait as the others' on average, not as the longest
+            return max((sum(took) - apart) / sum(share for _, share in parts), 0.0) + whole
+        return max((sum(took) - apart + whole, *took))
 
     @property
     def is_known(self) -> bool:
@@ -172,6 +182,7 @@ def fit_service(
         typical_bytes=typical,
         identified=identified,
         curve=curve,
+        least_b_ns_per_byte=wire / typical / _LEAST_RATE * 1e9,
     )
 
 

@@ -239,7 +239,7 @@ def predict_bucket_cap(
         extrapolates=model.extrapolates(largest),
         identified=model.is_known,
     )
-    change, base = pair(model._replace(excess_by_call=True))
+    change, base = pair(model.by_call())
     by_call = predict(programs, change, base=base)
     return found and by_call and _spanning(found, by_call.step_ns)
 

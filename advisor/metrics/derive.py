@@ -20,7 +20,15 @@ from advisor.metrics.collectives.summaries import (
 from advisor.metrics.host.avoidable import avoidable_rows
 from advisor.metrics.host.copies import copy_rows
 from advisor.metrics.host.edges import edge_rows
-from advisor.metrics.host.gaps import NAME_AS_ONE, NAME_PAUSES, NAME_READS, gap_rows, may_be_named
+from advisor.metrics.host.gaps import (
+    NAME_AS_ONE,
+    NAME_LONG_STEPS,
+    NAME_PAUSES,
+    NAME_READS,
+    gap_rows,
+    has_long_steps,
+    may_be_named,
+)
 from advisor.metrics.host.lead import host_pace
 from advisor.metrics.host.overlap import overlap_row
 from advisor.metrics.host.queue import queue_row, stream_waits
@@ -210,6 +218,8 @@ def _write_summaries(con: Any, data: RunData) -> None:
         con.execute(NAME_AS_ONE, {"run": data.run})
     if any(row["kind"] == "synchronisation" for row in rows["host_gap"]):
         con.execute(NAME_READS, {"run": data.run})
+    if any(has_long_steps(one.steps) for one in data.ranks.values()):
+        con.execute(NAME_LONG_STEPS, {"run": data.run})
     operations = {call.op for calls in data.calls.values() for call in calls}
     if operations:
         con.execute(TRAFFIC, [data.run])

@@ -48,6 +48,7 @@ def write_ranks(con: Any, data: RunData) -> None:
         {"step": "number"},
         run=data.run,
         rank=[rank for rank, _ in steps],
+        only_there=[None] * len(steps),  # named later, where a step is long
     )
 
 

@@ -162,7 +162,8 @@ CREATE TABLE step (
   complete BOOLEAN NOT NULL,        -- false for a partial first or last step
   used BOOLEAN NOT NULL,            -- whether figures per step rest on it: complete on all ranks that count, and like the others
   left_out VARCHAR,                 -- why it is not used: 'cut-rank' 'no-device' 'partial' 'lost-thread' 'warm-up' 'odd'; null when it is
-  source VARCHAR NOT NULL           -- 'ProfilerStep', 'annotation', 'optimizer-step', 'collective-period' or 'whole-trace'
+  source VARCHAR NOT NULL,          -- 'ProfilerStep', 'annotation', 'optimizer-step', 'collective-period' or 'whole-trace'
+  only_there VARCHAR                -- of a long step: the range or function that fills it and is in no other step
 );
 
 -- One row per rank and collective call.

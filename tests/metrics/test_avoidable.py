@@ -175,3 +175,22 @@ def test_copies_between_the_layouts_of_convolutions(tmp_path: Path) -> None:
 
     (row,) = _rows(tmp_path, step)
     assert (row["kind"], row["kernels"], row["ns"]) == ("layouts", 9, 270_000)
+
+
+def test_what_fills_long_steps_alone_is_named(tmp_path: Path) -> None:
+    """Two of six steps take 30 ms for an evaluation of 19; forward passes are in all of them."""
+    trace, at = Trace(), 1000.0
+    for number in range(6):
+        length = 30_000 if number in (2, 4) else 10_000
+        trace.host(f"ProfilerStep#{number}", at, length - 1, "user_annotation")
+        trace.host("forward", at + 10, length / 3, "user_annotation")
+        if length > 10_000:
+            trace.host("evaluate", at + 10_000, 19_000, "user_annotation")
+        trace.kernel(GEMM, at + 20, length - 100, at + 12)
+        at += length
+    with _loaded(tmp_path, trace) as run:
+        found = run.sql("SELECT step, only_there FROM step WHERE only_there IS NOT NULL ORDER BY 1")
+        assert found.to_dict("records") == [
+            {"step": 2, "only_there": "evaluate"},
+            {"step": 4, "only_there": "evaluate"},
+        ]

@@ -176,7 +176,11 @@ def options(it: Situation) -> Sequence[Finding]:
 
 def look_at(it: Situation) -> Finding | None:
     """What may cost much, how much no recording tells."""
-    uncounted = (item for item in it.findings if item.rule in UNCOUNTED)
+    uncounted = (
+        item
+        for item in it.findings
+        if item.rule in UNCOUNTED or item.evidence.facts.get("only_there")
+    )
     return next((item for item in uncounted if item.savings_ns is None or item.is_option()), None)
 
 

@@ -81,6 +81,37 @@ WHERE run = $run AND kind = 'pause' AND (rank, {_NUMBERS}) IN (
 """
 """What a program numbers, such as its layers or steps, is one thing that its host does."""
 
+_LONG = 1.5  # times the typical step, as in rules/unsteady-steps.yaml
+NAME_LONG_STEPS = f"""
+UPDATE step SET only_there = found.name FROM (
+  WITH own AS (
+    SELECT rank, step, host_start_ns, host_end_ns, end_ns - start_ns AS ns,
+      median(ns) OVER (PARTITION BY rank) AS typical_ns
+    FROM step WHERE run = $run AND used AND host_end_ns IS NOT NULL),
+  range AS (
+    SELECT rank, name, start_ns, dur_ns FROM event
+    WHERE run = $run AND (class = 'annotation' AND device IS NULL
+      OR class = 'python' AND contains(name, '.py('))),
+  long AS (
+    SELECT o.rank, step, arg_max(name, dur_ns) AS name FROM own o JOIN range r ON r.rank = o.rank
+      AND start_ns >= host_start_ns AND start_ns + dur_ns <= host_end_ns
+    WHERE ns > {_LONG} * typical_ns AND 2 * dur_ns >= ns - typical_ns
+      AND (o.rank, name) NOT IN (
+        SELECT (o.rank, name) FROM own o JOIN range r ON r.rank = o.rank
+          AND start_ns >= host_start_ns AND start_ns < host_end_ns WHERE ns <= {_LONG} * typical_ns)
+      AND NOT starts_with(name, 'ProfilerStep#')
+    GROUP BY o.rank, step)
+  FROM long) found
+WHERE step.run = $run AND step.rank = found.rank AND step.step = found.step
+"""
+"""Name what the host of a long step does for half of what it takes longer, and of no other step."""
+
+
+def has_long_steps(steps: Steps) -> bool:
+    """Whether ``NAME_LONG_STEPS`` could name anything."""
+    lengths = [step.end - step.start for step in steps.steps if step.used]
+    return len(lengths) > 1 and max(lengths) > _LONG * float(np.median(lengths))
+
 
 def may_be_named(gap: Mapping[str, Any]) -> bool:
     """Whether ``NAME_PAUSES`` could say more of this row of ``host_gap``."""

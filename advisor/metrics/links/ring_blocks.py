@@ -65,10 +65,11 @@ class Block:
 @dataclass(frozen=True)
 class Lags:
     """Blocks whose hosts' clocks are wrong together; and what whitens their ranks' ends, one after
-    another, for each of the model's errors, with the logarithm of its determinant."""
+    another, for each of the model's errors, with where a clock that is off moves what is whitened,
+    and the logarithm of its determinant."""
 
     blocks: tuple[Block, ...]
-    whitening: tuple[tuple[Floats, float], ...]
+    whitening: tuple[tuple[Floats, Floats, float], ...]
     model_errors: tuple[float, ...] = ()
     """Of each of ``whitening`` the model's error, where a pattern is known but for a part of it."""
     first_look: Lags | None = None

@@ -252,8 +252,9 @@ class _Whitened:
     """How likely what is left of the ends is, over all errors of the model and the clocks."""
 
     def __init__(self, lags: Lags) -> None:
-        self._inverses = np.concatenate([inverse for inverse, _ in lags.whitening]).T
-        self._scales = np.array([scale for _, scale in lags.whitening])
+        inverses, moved, scales = zip(*lags.whitening, strict=True)
+        self._inverses, self._moved = np.concatenate(inverses).T, np.concatenate(moved)
+        self._scales = np.array(scales)
         self._lags, self._errors = lags, np.array(lags.model_errors)
         # Loops' bytes that make as many loops of every block are worked out once.
         numbers = [np.unique(_loops(one), return_inverse=True)[1] for one in lags.blocks]
@@ -270,7 +271,7 @@ class _Whitened:
         levels = max(one.varied.shape[1] for one in blocks)
         alike = joined([widened(one, levels) for one in blocks])
         ranks = alike.usual.shape[2]
-        each = alike.usual.reshape(-1, ranks) @ self._inverses
+        each = alike.usual.reshape(-1, ranks) @ self._inverses - self._moved
         squares = (each**2).reshape(*alike.varied.shape, -1, ranks).sum(axis=3)
         scales = self._scales_of(alike) if len(self._errors) else self._scales
         found: Floats = mean_of(scales - 0.5 * squares, 2) + alike.varied

@@ -62,7 +62,8 @@ _NO_FAILURE = re.compile(
     r"\bif\b.{0,80}\bfail|\bon[_ -](?:error|failure)\b|\bsqu?ared? error\b|\b(?:0|zero) failed\b|"
     r"^\s{0,8}frame #\d|\b(?:may|might|could) (?:crash|fail|hang|abort|die|error)\b|"
     r"During handling of the above exception|\.\w{1,4}:\d{1,6}: Failure$|"
-    r"\bmissing values?\b|\bvalues : 0\b|unknown token|\bunk\b",
+    # The last: Singularity's shell, of an image's start script that it goes on with.
+    r"\bmissing values?\b|\bvalues : 0\b|unknown token|\bunk\b|\bnot a valid test operator\b",
     re.IGNORECASE,
 )
 _IN_PASSING = re.compile(

@@ -207,6 +207,13 @@ def machine(name: str) -> Machine:
 
 
 @cache
+def machine_sold_as(instance: str) -> Machine | None:
+    """The machine of an instance type (p5.48xlarge), as its description begins with it."""
+    known = map(machine, machine_names())
+    return next((one for one in known if instance in one.description.split()[:2]), None)
+
+
+@cache
 def machines_with(device: str) -> tuple[Machine, ...]:
     """The machines of the table with a device."""
     return tuple(one for one in map(machine, machine_names()) if one.device == device)

@@ -41,6 +41,7 @@ def _environment() -> BoundedTemplates:
         ranks=words.ranks_text,
         named_ranks=words.named_ranks,
         some_ranks=words.some_ranks,
+        some_hosts=words.some_hosts,
         counts=words.counts_text,
         op=words.op_text,
         group=words.group_text,

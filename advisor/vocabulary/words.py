@@ -6,7 +6,7 @@ Times are ms below 10 s (µs below 0.1 ms), sizes decimal, and the unit stands b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _SUREST = 0.99
 _ROUNDED = 0.05  # by so much two digits may differ from what they stand for
@@ -178,6 +178,12 @@ def some_ranks(ranks: Iterable[int]) -> str:
     known = sorted(set(ranks))
     text = named_ranks(known)
     return text if len(text) <= LONGEST_LIST else f"{len(known)} ranks"
+
+
+def some_hosts(hosts: Sequence[str]) -> str:
+    """The first four, and how many there are beside them."""
+    more = len(hosts) - 4
+    return ", ".join(hosts[:4]) + (f" and {more} more" if more > 0 else "")
 
 
 def op_text(op: str) -> str:

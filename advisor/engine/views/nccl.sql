@@ -230,7 +230,7 @@ CREATE VIEW fast_gpu AS
 SELECT name, said_by FROM (
   SELECT name, source AS said_by, link_gbps AS gbps FROM named_device
   UNION ALL SELECT c.device, NULL, d.link_gbps FROM bench_curve c JOIN ref_device d ON d.name = c.device
-  UNION ALL SELECT value ->> 'device', '--hardware ' || name, (value ->> '$.intra.gpu_gbps')::DOUBLE
+  UNION ALL SELECT value ->> 'device', coalesce(source, '--hardware ' || name), (value ->> '$.intra.gpu_gbps')::DOUBLE
   FROM topology WHERE kind = 'machine'
   UNION ALL SELECT 'GPUs with ' || round(gbps)::INTEGER || ' GB/s of NVLink', source, gbps FROM (
     SELECT source, CASE kind WHEN 'system' THEN value ->> 'max_bw_gbps' WHEN 'gpu' THEN value ->> 'nvlink_gbps'

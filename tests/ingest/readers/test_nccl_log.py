@@ -596,6 +596,30 @@ def test_rules_on_nics_see_those_of_libfabric(tmp_path: Path, nic: int | None, r
     assert fired & {"single-nic", "nics-shared"} == {rule}
 
 
+def test_a_machine_that_the_plugin_names_is_the_tables(tmp_path: Path) -> None:
+    """GIVEN a table below a log of AWS's p5 THEN nobody is asked for the machine.
+
+    As aws-ofi-nccl prints it (KeitaW/p5-nccl-test-2024-07-19); p5en is not in the table.
+    """
+    said = "Running on {} platform, Setting NCCL_TOPO_FILE environment variable to /opt/p5.xml"
+    table = (
+        "# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)\n"
+        + "".join(
+            f"#  Rank {n:2} Group  0 Pid {n} on h{n // 8} device {n % 8} [0x0{n % 8}] NVIDIA H100\n"
+            for n in range(16)
+        )
+        + "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+        + "  1073741824  268435456  float  sum  -1  4200 255.6 479.3  0  4200 255.6 479.3  0\n"
+    )
+    asked = {}
+    for instance in ("p5.48xlarge", "p5en.48xlarge"):
+        path = tmp_path / f"{instance}.log"
+        path.write_text(f"h0:1:2 [0] NCCL INFO NET/OFI {said.format(instance)}\n{table}")
+        with advisor.load(path) as run:
+            asked[instance] = "--hardware" in str(run.diagnose().verdict)
+    assert asked == {"p5.48xlarge": False, "p5en.48xlarge": True}
+
+
 SENT_OVER_SOCKETS = "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"
 
 

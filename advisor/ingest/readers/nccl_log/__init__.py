@@ -50,6 +50,7 @@ connected       rings, trees, …      {pxn, gdr} or {}. Per rank.
 thresholds      ``threads``          the text of ``threadThresholds``
 matrix          operation            {protocols: {LL: 1, …}, algorithms: {RING: 1, …}}: enabled ones
 env             ``NCCL_ALGO``        value as set in the environment. Per rank or host.
+machine         ``aws-p5``           a machine of model/hardware whose type a plugin names
 env-plugin      ``NCCL_PROTO``       value that a network plugin put into the environment itself
 plugin          net, tuner, profiler name of the plugin that was loaded
 init-time       ``init``             {total_s, …}: seconds per phase of communicator creation

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from advisor.config.hardware import machine_sold_as
 from advisor.ingest.readers.nccl_log.facts import Fact, Parsed
 
 SIGN = "NET/OFI "
@@ -21,6 +22,7 @@ _PLUGIN = re.compile(r"^(?:Initializing|Using) aws-ofi-nccl ([\w.+\-]{1,60})")
 _LIBRARY = re.compile(r"^Using Libfabric version ([\w.]{1,40})")
 _NIC = re.compile(r"^NIC group (\d{1,4}) device #(\d{1,4}) ([0-9a-fA-F]{4}:[0-9a-fA-F:.]{4,12})")
 _SETTING = re.compile(r"\bSetting (\w{1,80}) environment variable to (\S{1,500})")
+_PLATFORM = re.compile(r"^Running on ([\w.]{1,80}) platform\b")
 _TOPOLOGY = re.compile(r"^Running on .{1,80} platform, topology file (\S{1,500})")
 _DIRECT = re.compile(r"^NET/(?!IB|Socket)([^/:]{1,80}?) : GPU Direct RDMA \w+ for HCA (\d{1,6}) '")
 
@@ -42,12 +44,19 @@ def parse_ofi(text: str) -> list[Parsed]:
         (_TOPOLOGY, "env-plugin", "NCCL_TOPO_FILE"),
     ):
         if match := pattern.match(said):
-            return [Fact(kind, name, match[1])]
+            return [*_machine(said), Fact(kind, name, match[1])]
+    if match := _SETTING.search(said):
+        return [*_machine(said), Fact("env-plugin", match[1], match[2])]
     if match := _NIC.match(said):
         return [Fact("nic-group", match[3], {"group": int(match[1]), "device": int(match[2])})]
-    if match := _SETTING.search(said):
-        return [Fact("env-plugin", match[1], match[2])]
     return []
+
+
+def _machine(said: str) -> list[Parsed]:
+    """The cloud's machine that the plugin runs on, where the table of hardware has it."""
+    match = _PLATFORM.match(said)
+    found = machine_sold_as(match[1]) if match is not None else None
+    return [] if found is None else [Fact("machine", found.name, found.model_dump(mode="json"))]
 
 
 def nic_of_plugin(text: str, name: str) -> list[Parsed]:

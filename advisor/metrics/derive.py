@@ -25,6 +25,7 @@ from advisor.metrics.host.gaps import (
     NAME_LONG_STEPS,
     NAME_PAUSES,
     NAME_READS,
+    PAGES,
     gap_rows,
     has_long_steps,
     may_be_named,
@@ -220,6 +221,8 @@ def _write_summaries(con: Any, data: RunData) -> None:
         con.execute(NAME_READS, {"run": data.run})
     if any(has_long_steps(one.steps) for one in data.ranks.values()):
         con.execute(NAME_LONG_STEPS, {"run": data.run})
+    if any(row["kind"] == "other" for row in rows["host_gap"]):
+        con.execute(PAGES, {"run": data.run})
     operations = {call.op for calls in data.calls.values() for call in calls}
     if operations:
         con.execute(TRAFFIC, [data.run])

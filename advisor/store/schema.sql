@@ -439,7 +439,7 @@ CREATE TABLE host_gap (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank
   step INTEGER,                     -- step; null outside steps
-  kind VARCHAR NOT NULL,            -- 'data-loading' 'garbage-collection' 'unused-parameter-scan' 'allocator' 'synchronisation' 'blocking-copy' 'barrier' (the host catches up after waiting there) 'graph-capture' 'loading' (first use) 'launch' 'pause' (the host did other work for 20 ms or more, or 5 ms under a name) 'graph' 'other'
+  kind VARCHAR NOT NULL,            -- 'data-loading' 'garbage-collection' 'unused-parameter-scan' 'allocator' 'synchronisation' 'blocking-copy' 'barrier' (the host catches up after waiting there) 'graph-capture' 'loading' (first use) 'launch' 'pause' (the host did other work for 20 ms or more, or 5 ms under a name) 'paging' (it touched unified memory) 'graph' 'other'
   start_ns BIGINT NOT NULL,         -- start of the stretch
   end_ns BIGINT NOT NULL,           -- end of the stretch
   idle_ns BIGINT NOT NULL,          -- time of it in which the device did nothing

@@ -167,6 +167,36 @@ def test_what_nobody_launched_was_not_queued(tmp_path: Path) -> None:
         assert idle["idle_ns"] > 90_000_000
         assert idle["idle_launch_gap_ns"] < 1_000_000
         assert "idle-with-queued-work" not in _rules(run)
+        lost = run.sql("SELECT kind, sum(idle_ns) AS ns FROM host_gap GROUP BY kind ORDER BY ns")
+        assert lost["kind"].iloc[-1] == "paging"
+
+
+def test_memory_of_a_pool_that_a_wait_emptied_is_no_wait(tmp_path: Path) -> None:
+    """CUDA C: cudaMallocAsync takes 0.4 ms behind each wait, which itself takes the device's time.
+
+    And another that waits by the name that cudaDeviceSynchronize had before CUDA 4.
+    """
+    trace, old = _alone(), _alone()
+    for begin in _steps(trace, 6, 10_000):
+        trace.kernel(GEMM, begin + 10, 8000, begin)
+        trace.host("cudaStreamSynchronize", begin + 5, 8010, cat="cuda_runtime")
+        for at in range(4):
+            took = begin + 8020 + 410 * at
+            trace.host("cudaMallocAsync", took, 405, cat="cuda_runtime")
+        trace.kernel(GEMM, begin + 9670, 300, begin + 9660)
+    for begin in _steps(old, 6, 10_000):
+        for at in range(0, 10_000, 1000):
+            old.kernel(GEMM, begin + at + 10, 800, begin + at)
+            old.host("cudaThreadSynchronize", begin + at + 15, 800, cat="cuda_runtime")
+    found = []
+    for number, one in enumerate((trace, old)):
+        (folder := tmp_path / str(number)).mkdir()
+        with _loaded(folder, one) as run:
+            lost = run.sql(
+                "SELECT kind, sum(idle_ns) AS ns FROM host_gap GROUP BY kind ORDER BY ns"
+            )
+            found.append(lost["kind"].iloc[-1])
+    assert found == ["allocator", "synchronisation"]
 
 
 def test_an_optimizer_that_loops_over_parameters_is_told_to_fuse(tmp_path: Path) -> None:

@@ -121,6 +121,8 @@ def _of_host(it: Situation) -> str:
     kind = it.idling.get("kind")
     if it.facts.steps < 2 and kind in _STARTS and it.idling["idle_ns"] >= LOST * it.step_ns:
         return say(STEPS, "after-start", {"is_torch": it.facts.is_torch})
+    if kind == "paging":
+        return say(STEPS, "paging", {})
     named = kind == "pause" and it.idling.get("name") is not None
     return say(STEPS, "host", {"rule": _OF_KIND.get(str(kind), "launch-bound"), "named": named})
 

@@ -19,10 +19,12 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("data-loading", DATA_LOADING),
     # torch/csrc/distributed/c10d/reducer.cpp, behind find_unused_parameters.
     ("unused-parameter-scan", r"search_unused_parameters"),
-    ("allocator", r"^(cuda|hip)(Malloc(Managed|Pitch|Host)?|Free(Host)?|MemCreate|MemMap)\b"
-                  r"|^cuMem(Create|Map|Unmap|Release|Alloc(Managed|Pitch|Host)?|Free(Host)?)\b"
+    ("allocator", r"^(cuda|hip)(Malloc(Managed|Pitch|Host|Async|FromPoolAsync)?|MemCreate|MemMap"
+                  r"|Free(Host|Async)?)\b|^cuMem(Create|Map|Unmap|Release|Free(Host|Async)?"
+                  r"|Alloc(Managed|Pitch|Host|Async|FromPoolAsync)?)\b"
                   r"|^(cuda|hip|cuMem)Host(Alloc|Malloc|Free|Register|Unregister)\b"),
-    ("synchronisation", r"^(cuda|hip)(Device|Stream|Event)Synchronize|^cu(Ctx|Stream|Event)Synch"
+    ("synchronisation", r"^(cuda|hip)(Device|Stream|Event|Thread)Synchronize"
+                        r"|^cu(Ctx|Stream|Event)Synch"
                         r"|^hipMemcpyWithStream$"  # copies, then waits, in one call
                         r"|^aten::(item|_local_scalar_dense|is_nonzero)$"),
     ("blocking-copy", r"^(cuda|hip)(Memcpy|Memset)$|^(cu|cuda|hip)Memcpy(DtoH|HtoD)$"),

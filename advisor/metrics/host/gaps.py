@@ -66,6 +66,13 @@ WHERE host_gap.run = $run AND host_gap.rank = found.rank AND host_gap.start_ns =
   AND host_gap.kind = 'synchronisation'
 """
 """What the device had computed last where the host waited for a result."""
+PAGES = """
+UPDATE host_gap SET kind = 'paging' FROM event e
+WHERE host_gap.run = $run AND host_gap.kind = 'other' AND host_gap.name IS NULL
+  AND e.run = $run AND e.rank = host_gap.rank
+  AND e.start_ns = host_gap.end_ns AND e.class = 'memory' AND contains(e.name, '(Managed)')
+"""
+"""Nobody launched what ends these: pages of unified memory move as the host touches them."""
 NAME_PAUSES = (_OWN_NAMES, _NAMES_AROUND)
 """Name a pause that no kind names: by what fills at least half of it and reaches at most a tenth of
 it beyond its ends, the outermost Python function where the recording has stacks, else the operator

@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from advisor.metrics.lateness.work import Compared, _more_by_step, compare_work
+from advisor.metrics.lateness.work import (
+    Compared,
+    _by_attention,
+    _more_by_step,
+    _Operator,
+    compare_work,
+)
 from advisor.store.store import Store
 
 _MS = 1_000_000
@@ -185,3 +191,28 @@ def test_what_a_rank_has_more_in_some_steps_counts_where_its_mean_is_no_more() -
     assert _more_by_step(*by_step) == 0.6  # 6 of 10
     assert _more_by_step([1.0, 1.0], [[1.0, 2.0], [1.0, 2.0]]) == 0.0
     assert _more_by_step([], []) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "pace", "more"),
+    [
+        ((57.0, 48.5), 0.98, True),  # the last part of a causal sequence
+        ((57.0, 48.5), None, True),  # without shapes
+        ((45.0, 72.0), 1.5, False),  # a device at two thirds of its clock
+        ((45.0, 72.0), None, False),
+        ((33.0, 60.0), 1.2, False),  # longer by what else it runs
+    ],
+)
+def test_attention_that_alone_takes_longer_is_more_work(
+    own: tuple[float, float], pace: float | None, more: bool
+) -> None:
+    """Of three peers attention takes 30 ms on average, all other kernels 48."""
+    took = {0: own, 1: (15.0, 48.0), 2: (30.0, 48.0), 3: (45.0, 48.0)}
+    kernels = [
+        _Operator(rank, kind, None, 10, ms * _MS, 0.0, 0.0)
+        for rank, both in took.items()
+        for kind, ms in zip(("attention", ""), both, strict=True)
+    ]
+    found = _by_attention(kernels, 0, Compared(1.0 if pace else None, pace))
+    expected = ("attention", 57 * _MS, 30 * _MS) if more else (None, None, None)
+    assert (found.operator, found.own_ns, found.usual_ns) == expected

@@ -3,7 +3,8 @@
 Shapes tell: FLOPs per call of the same operators say how much a rank has to do, and the same
 kernels launched by operators of the same shapes say how long its device takes for it. On a host
 operators of the same shapes tell its pace, and an operator that takes longer than that, or that no
-other rank runs, is more to do.
+other rank runs, is more to do. On a device attention does so: under a causal mask, or with
+documents packed into sequences, its time follows the tokens attended to, which no shape tells.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _BACKWARD = "autograd::engine::evaluate_function: "
 _FEWEST = 3
 # A slow host slows all it runs: one operator that holds this share of the excess is more work.
 _MOSTLY = 0.5
+_ATTENTION = "attention"  # flash_fwd_kernel, fmha_cutlassF, attention_kernel
 _MOST_PEERS = 8  # of a rank: the median of so many does not hang on one
 
 _BySteps = dict[int, dict[str, float]]  # step -> operator -> FLOPs
@@ -84,10 +86,10 @@ def compare_work(
     pace = _host_pace(rank, operators, lambda one: one.each_ns)
     if pace is None:
         others = [peer for peer in chosen[1:] if peer in flops]
-        if rank not in flops or not others:
-            return by_shape
-        pace, mean_pace, by_chance = _pace(con, run, rank, others, needed)
-        return by_shape._replace(pace=pace, mean_pace=mean_pace, pace_p_value=by_chance)
+        if rank in flops and others:
+            pace, mean_pace, by_chance = _pace(con, run, rank, others, needed)
+            by_shape = by_shape._replace(pace=pace, mean_pace=mean_pace, pace_p_value=by_chance)
+        return _by_attention(_kernels(con, run, key), rank, by_shape)
     times = _times(rank, operators, len(chosen) - 1)
     mean_pace = _host_pace(rank, operators, lambda one: one.mean_ns)
     return _by_time(times, pace, by_shape._replace(pace=pace, mean_pace=mean_pace))
@@ -169,6 +171,29 @@ def _by_time(times: Mapping[str, tuple[float, float]], pace: float, by_shape: Co
     return by_shape._replace(
         work=work, operator=name, own=None, usual=None, own_ns=round(own), usual_ns=round(peers)
     )
+
+
+def _kernels(con: Any, run: str, ranks: Sequence[int]) -> list[_Operator]:
+    """Kernels of attention and all others, as operators of their rank's device."""
+    found = rows(
+        con,
+        """
+        SELECT rank, if(regexp_matches(name, '(?i)flash_|fmha|attention|attn'), $3, '') AS what,
+          count(*), sum(a.end_ns - a.start_ns) / count(DISTINCT a.step)
+        FROM activity a JOIN event USING (run, rank, event_id)
+        WHERE run = $1 AND list_contains($2::INTEGER[], rank) AND kind = 'compute'
+          AND a.step IS NOT NULL AND device IS NOT NULL GROUP BY ALL ORDER BY ALL
+        """,
+        [run, list(ranks), _ATTENTION],
+    )
+    return [_Operator(rank, kind, None, calls, ns, 0.0, 0.0) for rank, kind, calls, ns in found]
+
+
+def _by_attention(kernels: Sequence[_Operator], rank: int, by_shape: Compared) -> Compared:
+    """Attention, where it holds most of what the rank computes longer and the rest does not."""
+    times = _times(rank, kernels, max(1, len({one.rank for one in kernels} - {rank})))
+    found = _by_time(times, by_shape.pace or 1.0, by_shape) if len(times) > 1 else by_shape
+    return found if found.operator == _ATTENTION else by_shape
 
 
 def _by_shape(

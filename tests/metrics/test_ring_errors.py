@@ -37,7 +37,7 @@ def log_likelihood(ends_ns: list[float], doubt_ns: float = 3e4) -> float:
     chosen = [block(own, 13e6 if own == RANKS[1] else 3.3e6) for own in RANKS]
     found, _ = whitening(chosen, data, HOSTS, None)
     logs = [[scale - 0.5 * float(((inverse @ np.array(x)) ** 2).sum())
-              for inverse, _, scale in found] for x in (ends_ns, [0.0] * 16)]  # fmt: skip
+              for inverse, scale in found] for x in (ends_ns, [0.0] * 16)]  # fmt: skip
     return float(np.logaddexp.reduce(logs[0]) - np.logaddexp.reduce(logs[1]))
 
 

@@ -62,8 +62,8 @@ def _seen(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | None:
         )
         seen = _by_fixed_time(data, home, found)
         if seen is None and (found.nothing > 0.5 or of_latency):
-            return _by_sheet(data, home, found)
-        if seen is not None:
+            seen = _by_sheet(data, home, found)
+        if seen is not None or of_latency:
             return seen
     return Seen(
         culprit,

@@ -21,16 +21,16 @@ from advisor.metrics.timeline.statistics import Floats, spread
 LONG = 64
 """More ranks make a ring long: what each late start does costs as the cube of their number."""
 _MOST_CALLS = 5  # of a kind: those whose ranks came nearest together, and as many others
-_MOST_HOST_CALLS = 20
-"""The same of calls that hosts' threads make, whose ends scatter more."""
 MOST_ENDS = 128
 """That are looked at together: of longer rings fewer calls, each of which tells more."""
+_MOST_HOST_CALLS = MOST_ENDS // 4
+"""The same of calls that hosts' threads make, whose ends scatter more: four ranks' ends."""
 UNREAD = (-1.0, -0.1, -0.03, 0.0, 0.03, 0.1, 0.3, 1.0)
 """When ranks came that were not read, after the last of the others, in times of the call."""
 RESOLUTION_NS = 1e3  # of Kineto's older files
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # what is worked out once is kept by the block itself
 class Block:
     """Some of a group's calls of one operation and size: what such a call takes, and by call and
     rank the starts against the last, the ends against their mean; the ends' noise, ns. ``near``:
@@ -65,11 +65,10 @@ class Block:
 @dataclass(frozen=True)
 class Lags:
     """Blocks whose hosts' clocks are wrong together; and what whitens their ranks' ends, one after
-    another, for each of the model's errors, with where a clock that is off moves what is whitened,
-    and the logarithm of its determinant."""
+    another, for each of the model's errors, with the logarithm of its determinant."""
 
     blocks: tuple[Block, ...]
-    whitening: tuple[tuple[Floats, Floats, float], ...]
+    whitening: tuple[tuple[Floats, float], ...]
     model_errors: tuple[float, ...] = ()
     """Of each of ``whitening`` the model's error, where a pattern is known but for a part of it."""
     first_look: Lags | None = None
@@ -112,7 +111,8 @@ def block_of(
     free: frozenset[Home] | None,
     fixed_ns: float,
 ) -> Block:
-    """Of the calls whose ranks came nearest together, and of others that span how they came."""
+    """Of the calls whose ranks came nearest together, of hosts' threads the fastest, and of others
+    that span how they came."""
     common = set.intersection(*({*one} for one in columns))
     read = np.array([place for place, rank in enumerate(members.ranks) if rank in common])
     ranks = [members.ranks[place] for place in read]
@@ -129,11 +129,9 @@ def block_of(
     whole = len(read) == len(members.ranks)
     ends = (when[:, :, 1] - when[:, :, 1].max(axis=1, keepdims=True)).astype(np.float64)
     takes = np.array([min(x.end - x.start for x in c.values()) for c in columns], dtype=np.float64)
-    apart = -starts.min(axis=1)
-    if data.gloo:  # by durations, as the same calls are to be looked at with any clocks
-        apart = np.ptp([[c[r].end - c[r].start for r in ranks] for c in columns], axis=1) * 1.0
-    if not whole:
-        apart += takes  # whoever was not read came early where that is short
+    # Whoever was not read came early where a call is short. A slow link holds up every call,
+    # threads that wait for a core only some; and durations are the same with any clocks.
+    apart = takes if data.gloo else -starts.min(axis=1) + (0.0 if whole else takes)
     order = apart.argsort(kind="stable")
     most = _MOST_HOST_CALLS if data.gloo else _MOST_CALLS
     most = min(most, max(FEWEST_CALLS, MOST_ENDS // len(ranks)))
@@ -156,7 +154,6 @@ def block_of(
     time_ns = max(float(np.median(takes[near])), 1.0)
     usual, count = len(near), len(chosen)
     if data.gloo:
-        usual = count
         noise, count = _host_noise_ns(late, [columns[one][ranks[0]].step for one in chosen])
     else:
         noise = _noise_ns(late[:usual])

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from advisor.metrics.clocks.joint import NORMALLY_RIGHT
 from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.links.by_duration import SLOWDOWNS
 from advisor.metrics.links.cost import Inputs, homes
@@ -29,7 +28,8 @@ from advisor.metrics.timeline.statistics import Floats
 
 HEALTHY = 0.9
 """Of the jobs that are looked at, so many have no slow link: of 419 interruptions in 54 days of
-Llama 3's 16,384 GPUs 10 % were the network's and its NICs' (arXiv:2407.21783, table 5)."""
+Llama 3's 16,384 GPUs 10 % were the network's and its NICs' (arXiv:2407.21783, table 5). As many
+have no clock that is off: neither is held for likelier where the ends alone may be either's."""
 _FULL_LOOK = 32
 """Locations whose every ring order and speed of NVLink is weighed where that takes long: of longer
 rings fewer, of the longest one."""
@@ -80,20 +80,20 @@ def clocks_beside_links(data: Inputs) -> tuple[dict[int, Clock], RingEnds | None
     off = [frozenset(hosts)]
     if 2 < len(hosts) <= _MOST_HOSTS:
         off += [frozenset({host}) for host in hosts]
-    chances = {frozenset[Home](): NORMALLY_RIGHT}
-    chances |= dict.fromkeys(off, (1 - NORMALLY_RIGHT) / len(off))
+    chances = {frozenset[Home](): HEALTHY}
+    chances |= dict.fromkeys(off, (1 - HEALTHY) / len(off))
     prior = prior_of(places)[:, None] - math.log(len(SLOWDOWNS))
-    weighed, tried = [], []
+    patterns, weighed, tried = Patterns(home, slot), [], []
     for free, chance in chances.items():
-        lags, patterns = ring_lags(kinds, data, home, free), Patterns(home, slot)
+        lags = ring_lags(kinds, data, home, free)
         found, nothing = _by_ends(lags, places, patterns)
         each = np.append(found.ravel(), nothing) + math.log(chance)
         weighed.append(each)
         own = each + np.append(prior.repeat(len(SLOWDOWNS)), math.log(HEALTHY))
-        tried.append((float(np.logaddexp.reduce(own)), free, int(own.argmax()), lags, patterns))
+        tried.append((float(np.logaddexp.reduce(own)), free, int(own.argmax()), lags))
     *all_places, nothing = np.logaddexp.reduce(weighed)
     rows = np.reshape(all_places, (len(places), -1))
-    _, free, best, lags, patterns = max(tried, key=lambda one: one[0])
+    _, free, best, lags = max(tried, key=lambda one: one[0])
     place, level = divmod(best, len(SLOWDOWNS))
     at = places[place] if place < len(places) else None
     late = patterns.late_ns(lags, at, level if at and at.latency else int(NEAREST[level]))

@@ -50,7 +50,7 @@ def whitening(
     data: Inputs,
     home: Mapping[int, Home],
     free: frozenset[Home] | None,
-) -> tuple[tuple[tuple[Floats, Floats, float], ...], tuple[float, ...]]:
+) -> tuple[tuple[tuple[Floats, float], ...], tuple[float, ...]]:
     ranks = np.concatenate([np.array(one.members.ranks)[one.read] for one in chosen])
     hosts = {host: number for number, host in enumerate(dict.fromkeys(home[r] for r in ranks))}
     host_of = np.array([hosts[home[rank]] for rank in ranks])
@@ -67,10 +67,7 @@ def whitening(
     longest = max(one.time_ns for one in chosen)
     if free is None:
         known = [data.clocks[rank] for rank in ranks if rank in data.clocks]
-        still = np.zeros(len(ranks))
-        clocks = [
-            (math.log(p), still, by**2 * same_host) for p, by in _clock_errors(known, longest)
-        ]
+        clocks = [(math.log(p), by**2 * same_host) for p, by in _clock_errors(known, longest)]
         errors = [
             *((by, off_pattern, (1 - _OTHER_RINGS) / len(_MODEL_ERRORS)) for by in _MODEL_ERRORS),
             *((by, np.diag(time_of**2), _OTHER_RINGS / len(_OTHER_ERRORS)) for by in _OTHER_ERRORS),
@@ -78,21 +75,16 @@ def whitening(
     else:
         block_of = np.repeat(np.arange(len(sizes)), sizes)
         centred = np.eye(len(ranks)) - np.equal.outer(block_of, block_of) / np.repeat(sizes, sizes)
-        own = [home[r] for r in ranks]
-        off_ns = max(
-            (data.clocks[r].offset_ns for r in ranks if home[r] in free), key=abs, default=0
-        )
-        clocks = _freed_errors(own, free, same_host, longest, centred, off_ns)
+        clocks = _freed_errors([home[r] for r in ranks], free, same_host, longest, centred)
         errors = [(by, off_pattern, 1.0) for by in _MODEL_ERRORS]
     wake_ns = HOST_WAKE_NS if data.gloo else RESOLUTION_NS
     found = []
     for error, pattern, likely in errors:
-        alone = np.diag(noise**2 + wake_ns**2) + error**2 * pattern
-        for chance, by_ns, clock in clocks:
-            lower = np.linalg.cholesky(shared + clock + alone)
+        own = np.diag(noise**2 + wake_ns**2) + error**2 * pattern
+        for chance, clock in clocks:
+            lower = np.linalg.cholesky(shared + clock + own)
             scale = -float(np.log(np.diag(lower)).sum()) + chance + math.log(likely)
-            inverse = np.linalg.inv(lower)
-            found.append((inverse, inverse @ by_ns, scale))
+            found.append((np.linalg.inv(lower), scale))
     told = [error for error, *_ in errors for _ in clocks] if free is not None else []
     return tuple(found), tuple(told)
 
@@ -103,52 +95,19 @@ def _freed_errors(
     same_host: Bools,
     longest_ns: float,
     centred: Floats,
-    off_ns: float,
-) -> list[tuple[float, Floats, Floats]]:
-    """How far off hosts' clocks are: the logarithm of the chance of each, by how much it moves
-    their ranks' ends, and the covariance of what is left. Ends are told against their block's mean
-    (``centred`` takes it off), which a free clock moves for the others' ranks.
-
-    ``off_ns``: by how much a single free clock was put right.
-    """
+) -> list[tuple[float, Floats]]:
+    """How far off hosts' clocks are, as covariances of their ranks' ends with the logarithm of the
+    chance of each. A free clock is as likely off by one time as by any other of ``RANGE_NS``, so
+    that the calls that it is told from hold but a small part of that. Ends are told against their
+    block's mean (``centred`` takes it off), which a free clock moves for the others' ranks."""
     of_free = np.array([one in free for one in own])
+    moved = centred @ (same_host * np.outer(of_free, of_free)) @ centred.T * longest_ns**2
     still = same_host * ~np.outer(of_free, of_free)
     # Where all are free, one is as it is, and the others beside it.
     count = len(free & {*own}) - (free >= {*own})
-    if count == 1:
-        moves = centred @ same_host[int(of_free.argmax())]
-        each = [(p, by * moves, np.outer(moves, moves) * error**2)
-                for p, by, error in _lost(off_ns, longest_ns)]  # fmt: skip
-    else:
-        # Nobody keeps them: each is as likely off by one time as by any other of ``RANGE_NS``, so
-        # that the calls that it is told from hold but a small part of that.
-        moved = centred @ (same_host * np.outer(of_free, of_free)) @ centred.T
-        chance = count * math.log(longest_ns / RANGE_NS)
-        each = [(chance, np.zeros(len(own)), moved * longest_ns**2)]
+    occam = count * math.log(longest_ns / RANGE_NS)
     kept = [(by, p) for by, p in _AS_RECORDED if by < longest_ns and not of_free.all()]
-    return [
-        (math.log(p) + chance, by_ns, moved + by**2 * still)
-        for by, p in kept or _AS_RECORDED[:1]
-        for chance, by_ns, moved in each
-    ]
-
-
-def _lost(off_ns: float, longest_ns: float) -> list[tuple[float, float, float]]:
-    """By how much a clock that its server lost may still be off, ns, with the logarithm of the
-    chance and the error of each, as far as calls allow it.
-
-    It has drifted for minutes or for months: beyond what NTP keeps, either way, a doubling is as
-    likely as the next.
-    """
-    doublings = int(math.log2(RANGE_NS / _BY_NTP_NS[-1]))
-    found = []
-    for by in (
-        sign * _BY_NTP_NS[-1] * 2 ** (n + 0.5) for n in range(doublings) for sign in (1, -1)
-    ):
-        error = abs(by) / math.sqrt(2 * 12)  # as wide as a doubling
-        if abs(off_ns - by) <= longest_ns + 2 * error:
-            found.append((-math.log(2 * doublings), off_ns - by, error))
-    return found
+    return [(math.log(p) + occam, moved + by**2 * still) for by, p in kept or _AS_RECORDED[:1]]
 
 
 def _clock_errors(clocks: Sequence[Clock], longest_ns: float) -> list[tuple[float, float]]:

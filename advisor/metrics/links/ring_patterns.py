@@ -44,7 +44,7 @@ _MOST_OFF = 0.3
 leave a fifth of it."""
 _MOST_AT_ONCE = 4_000_000
 """Numbers that are worked with together: of long rings the loops' bytes are taken one by one."""
-_Key = tuple[int, bytes, bool, Assumed]
+_Key = tuple[Block, bytes, bool, Assumed]
 _Links = tuple[bool, float, float]
 
 
@@ -155,7 +155,7 @@ class Patterns:
             for number, own in unknown.items():
                 if links in own:
                     keys = zip(lags.blocks, slow[number], same, strict=True)
-                    yield number, tuple((id(b), *mask, one) for b, mask, one in keys), weight
+                    yield number, tuple((b, *mask, one) for b, mask, one in keys), weight
 
     def _slow(self, block: Block, place: Location | None, order: int) -> tuple[bytes, bool]:
         """Which edges of a block's channels a location slows, and whether by latency."""
@@ -188,7 +188,7 @@ class Patterns:
         for block in lags.blocks:
             loops = np.unique(_loops(block))
             alike: dict[tuple[bool, bool], list[_Key]] = defaultdict(list)
-            for key in sorted(own for own in keys if own[0] == id(block)):
+            for key in sorted((own for own in keys if own[0] is block), key=lambda own: own[1:]):
                 alike[any(key[1]), key[2]].append(key)
             for (some_slow, latency), own in alike.items():
                 lefts = self._of_block(block, own, loops, some_slow and not latency, latency)
@@ -252,9 +252,8 @@ class _Whitened:
     """How likely what is left of the ends is, over all errors of the model and the clocks."""
 
     def __init__(self, lags: Lags) -> None:
-        inverses, moved, scales = zip(*lags.whitening, strict=True)
-        self._inverses, self._moved = np.concatenate(inverses).T, np.concatenate(moved)
-        self._scales = np.array(scales)
+        self._inverses = np.concatenate([inverse for inverse, _ in lags.whitening]).T
+        self._scales = np.array([scale for _, scale in lags.whitening])
         self._lags, self._errors = lags, np.array(lags.model_errors)
         # Loops' bytes that make as many loops of every block are worked out once.
         numbers = [np.unique(_loops(one), return_inverse=True)[1] for one in lags.blocks]
@@ -271,7 +270,7 @@ class _Whitened:
         levels = max(one.varied.shape[1] for one in blocks)
         alike = joined([widened(one, levels) for one in blocks])
         ranks = alike.usual.shape[2]
-        each = alike.usual.reshape(-1, ranks) @ self._inverses - self._moved
+        each = alike.usual.reshape(-1, ranks) @ self._inverses
         squares = (each**2).reshape(*alike.varied.shape, -1, ranks).sum(axis=3)
         scales = self._scales_of(alike) if len(self._errors) else self._scales
         found: Floats = mean_of(scales - 0.5 * squares, 2) + alike.varied

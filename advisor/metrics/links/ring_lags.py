@@ -30,8 +30,6 @@ MOST_RANKS = 512
 """Of a ring: to simulate one costs as the square of their number."""
 _MOST_AT_ONCE = 8
 """Ranks of a ring, times when others came, up to which all is weighed in full at once."""
-_FAST = 0.1
-"""Of like calls so many were held up by nothing else than the network."""
 _MOST_KINDS = 3
 """The heaviest: they hold most of the time."""
 
@@ -105,14 +103,13 @@ def ring_lags(
 def _fixed_ns(
     kind: tuple[str, int], kinds: Mapping[tuple[str, int], Sequence[Mapping[int, Call]]]
 ) -> float:
-    """What such a call takes whatever its size: where the line through its time and that of the
-    smallest of its operation begins."""
+    """What such a call takes whatever its size: where the line through its fastest's time and that
+    of the smallest of its operation begins."""
     least = min(own for own in kinds if own[0] == kind[0])
     if least == kind:
         return 0.0
     few, all_ = (
-        np.quantile([min(c.end - c.start for c in one.values()) for one in kinds[own]], _FAST)
-        for own in (least, kind)
+        min(c.end - c.start for one in kinds[own] for c in one.values()) for own in (least, kind)
     )
     part = least[1] / kind[1]
     return max(float(few - part * all_) / (1 - part), 0.0)

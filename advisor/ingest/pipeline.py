@@ -68,6 +68,7 @@ def ingest(
             for one in expand(paths, leave_out)
         ]
     )
+    store.use_threads_sparingly(sum(source.size for source, _ in chosen))
     try:
         refuse_several(chosen)
         with database_writing(store.path):

@@ -25,6 +25,8 @@ from advisor.store.target import check_store_target, check_text, database_writin
 SCHEMA_VERSION = 15
 _FREE_SHARE = 0.25
 _FEW_EVENTS = 200_000
+_FEW_BYTES = 4_000_000
+"""Of files, which are mostly compressed: about as many events."""
 _DUCKDB = b"DUCK"  # after a checksum of 8 bytes
 
 
@@ -70,7 +72,7 @@ class Store:
                 temporary = partial_file(path)
         try:
             with database_writing(path):
-                con = stoppable(connect(temporary))
+                con = stoppable(connect(temporary, threads=1))
                 if temporary:
                     # Nobody reads this file before save() has written it out.
                     con.execute("SET fsync_mode = 'NONE'")
@@ -154,11 +156,17 @@ class Store:
                 alone=alone,
             )
 
-    def use_threads_sparingly(self) -> None:
-        """One thread where there are few events: to share out their queries takes longer."""
-        (events,) = self.con.execute("SELECT count(*) FROM event").fetchone()
-        if events <= _FEW_EVENTS:
-            self.con.execute("SET threads = 1")
+    def use_threads_sparingly(self, to_read_bytes: int | None = None) -> None:
+        """One thread for few events, read or to be read: to share out their queries takes longer.
+
+        Threads that rest also give the memory back that the others need again at once.
+        """
+        if to_read_bytes is None:
+            (events,) = self.con.execute("SELECT count(*) FROM event").fetchone()
+            few = events <= _FEW_EVENTS
+        else:
+            few = to_read_bytes <= _FEW_BYTES
+        self.con.execute("SET threads = 1" if few else "RESET threads")
 
     def lock_down(self) -> None:
         """From here on queries can reach nothing but this store, and cannot undo that."""

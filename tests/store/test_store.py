@@ -149,6 +149,18 @@ def test_the_command_line(tmp_path: Path) -> None:
             assert isinstance(refused.exception, AdvisorError), reach
 
 
+def test_small_recordings_have_one_thread_and_large_ones_all() -> None:
+    asked = "SELECT current_setting('threads')"
+    with duckdb.connect() as con:
+        every = con.execute(asked).fetchone()
+    with Store.create() as store:
+        assert store.con.execute(asked).fetchone() == (1,)
+        store.use_threads_sparingly(to_read_bytes=1 << 30)
+        assert store.con.execute(asked).fetchone() == every
+        store.use_threads_sparingly()  # nothing was read
+        assert store.con.execute(asked).fetchone() == (1,)
+
+
 def test_the_schema_is_documented(tmp_path: Path) -> None:
     tables = {table.name: table for table in parse_schema()}
     with Store.create() as store:

@@ -53,7 +53,7 @@ def reuse(patch: pytest.MonkeyPatch) -> None:
     made: weakref.WeakSet[Store] = weakref.WeakSet()
 
     def emptied(con: Any) -> bool:
-        con.execute("RESET threads")
+        con.execute("SET threads = 1")  # as a new one has
         work = [f'DROP VIEW "{view}"' for (view,) in con.execute(_VIEWS).fetchall()]
         there = con.execute(_TABLES).fetchall()
         kept = set()

@@ -170,7 +170,7 @@ WITH ordered AS (
     greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns,
     start_ns - lag(end_ns) OVER w AS before_ns,
     row_number() OVER w = count(*) OVER (PARTITION BY rank, step, process_group, op) AS is_last,
-    to_gather, to_sum
+    lead(start_ns) OVER w < end_ns AS side_by_side, to_gather, to_sum
   FROM gradient_call LEFT JOIN (SELECT rank, call_id, next_op = 'all_gather' AND left_ns < 20000 AS to_gather,
       bucket AND next_sums AND left_ns < 20000 AS to_sum
     FROM (SELECT rank, call_id, lead(op) OVER n AS next_op, lead(start_ns) OVER n - end_ns AS left_ns,
@@ -185,7 +185,7 @@ WITH ordered AS (
     max(bytes) FILTER (is_last) AS last_bytes, max(before_ns) FILTER (is_last) AS before_last_ns,
     median(bytes) FILTER (NOT is_last) AS median_bytes, min(bytes) FILTER (NOT is_last) AS least_bytes,
     avg(coalesce(to_gather, false)::INT) AS to_gather, avg(coalesce(to_sum, false)::INT) AS to_sum,
-    arg_max(call_id, exposed_transfer_ns) AS worst_call
+    avg(side_by_side::INT) AS side_by_side, arg_max(call_id, exposed_transfer_ns) AS worst_call
   FROM ordered GROUP BY rank, step, process_group, op)
 SELECT process_group, op,
   median(calls) AS calls,                     -- per rank and step
@@ -200,6 +200,7 @@ SELECT process_group, op,
   median(least_bytes) AS least_bytes,         -- of the smallest of them
   median(to_gather) AS to_gather,             -- share right behind which a gather runs
   median(to_sum) AS to_sum,                   -- the same of a reduction that is no gradients'
+  median(side_by_side) AS side_by_side,       -- share that ends after the next has begun; null of a single call
   any_value(worst_call) AS worst_call,
   list(DISTINCT rank ORDER BY rank) AS ranks
 FROM per GROUP BY process_group, op;

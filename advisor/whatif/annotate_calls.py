@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -132,22 +133,24 @@ def _by_dimension(
 
 
 def _early_syncs(con: Any, run: str, least_ns: float) -> list[tuple[list[str], frozenset[int]]]:
-    """The reductions of all micro-batches but the last, where each has its own."""
+    """The reductions of all micro-batches but the last, where each has its own; with hybrid
+    sharding one setting leaves out those of shards and those over replicas."""
     repeated = con.execute(
         "SELECT op, median(syncs), process_group FROM gradient_sync WHERE run = ? "
         "GROUP BY op, process_group HAVING min(syncs) = max(syncs) AND median(syncs) >= 2 "
         "AND median(exposed_ns) > ? ORDER BY ALL",
         [run, least_ns],
     ).fetchall()
-    found = []
-    for (op, _), groups in _by_dimension(con, run, [(row[:2], row[2]) for row in repeated]):
+    values: dict[int, list[str]] = defaultdict(list)
+    calls: dict[int, frozenset[int]] = defaultdict(frozenset)
+    for (op, syncs), groups in _by_dimension(con, run, [(row[:2], row[2]) for row in repeated]):
         of_gradients = (
             "AND call_id IN (SELECT call_id FROM param_bucket b WHERE b.run = collective.run "
             "AND b.rank = collective.rank AND early)"
         )
-        early = _calls_in(con, run, op, groups, of_gradients)
-        found.append(([_value(op, group) for group in groups], early))
-    return found
+        calls[syncs] |= _calls_in(con, run, op, groups, of_gradients)
+        values[syncs] += [_value(op, group) for group in groups]
+    return [(values[syncs], calls[syncs]) for syncs in values]
 
 
 def _narrow(con: Any, run: str, steps: Sequence[Program], least_ns: float) -> Iterator[Row]:

@@ -212,7 +212,7 @@ def test_no_number_in_a_cell_is_broken_on_a_telephone(
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
-@pytest.mark.parametrize(("name", "rows"), [("link", 3), ("three", 5), ("logs", 5)])
+@pytest.mark.parametrize(("name", "rows"), [("link", 2), ("three", 5), ("logs", 5)])
 def test_five_findings_fit_on_the_first_screen(
     browser: Browser, pages: dict[str, Path], name: str, rows: int, width: int, height: int
 ) -> None:

@@ -20,8 +20,7 @@ def said_of_machine(
     own: tuple[Finding, Ledger], every: Sequence[tuple[Finding, Ledger]]
 ) -> dict[str, object]:
     """The evidence and the fixes of ``own`` beside the worst finding that a slow machine may
-    explain its time as well; nothing where its own fixes measure that already. What may cost more
-    than the finding is ruled out first."""
+    explain its time as well; nothing where its own fixes measure that already."""
     finding, ledger = own
     if finding.category == _MACHINE or finding.is_option() or not finding.fix:
         return {}
@@ -37,8 +36,9 @@ def said_of_machine(
             and covered(ledger, [theirs]) >= COVERED
         ):
             says = say(STEPS, "of-machine", {"title": option.title.rstrip(".")})
-            first = option.savings_ns > (finding.savings_ns or 0)
-            check = say(STEPS, "rule-out", {"fix": option.fix[0], "first": first})
-            lead = [check, finding.fix[0]] if first else [finding.fix[0], check]
-            return {"because": [*finding.because[:1], says], "fix": [*lead, *finding.fix[1:]]}
+            check = say(STEPS, "rule-out", {"fix": option.fix[0]})
+            return {
+                "because": [*finding.because[:1], says],
+                "fix": [finding.fix[0], check, *finding.fix[1:]],
+            }
     return {}

@@ -365,9 +365,5 @@ def test_a_machine_that_may_explain_as_much_is_ruled_out_before_code_is_rewritte
         kept.fix[1]
         == "Or the machine is slow, which is quick to check. Measure it.\nall_reduce_perf -b 64M"
     )
-    more = network.model_copy(update={"savings_ns": 3_000_000, "savings_high_ns": 5_000_000})
-    first = merge([claimed(rewrite, 0.9, 1, 2), claimed(more, 0.7, 1, 2)], RULES)[0]
-    assert first.rule == rewrite.rule and first.fix[1:] == rewrite.fix
-    assert first.fix[0].startswith("Rule out a slow machine first")
     apart, _ = merge([claimed(rewrite, 0.9, 1, 2), claimed(network, 0.3, 1, 2, 3, 4)], RULES)
     assert apart.fix == rewrite.fix and apart.because == rewrite.because

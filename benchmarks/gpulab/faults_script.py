@@ -146,7 +146,7 @@ def _optimizer_waits(job: Job, size: float, step: float, rng: random.Random) -> 
     return Made(replace(job, optimizer_wait=True))
 
 
-@fault("broadcast-buffers", "redundant-collectives traffic-above-theory", "broadcast_buffers",
+@fault("broadcast-buffers", "redundant-collectives traffic-above-theory", "_buffers=False",
         ("ddp",))  # fmt: skip
 def _buffers(job: Job, size: float, step: float, rng: random.Random) -> Made:
     rate = job.hw.nic_rate * 0.8 if job.hosts > 1 else 150.0

@@ -31,6 +31,7 @@ from advisor.engine.verdict.missing_ranks import (
     nobody_to_compare,
     ranks_missing,
 )
+from advisor.engine.verdict.next_steps import look_at
 from advisor.findings import Finding, Severity, VerdictKind
 
 LEAST_COVERED = 0.9  # of the device's busy time, to call a run healthy
@@ -100,9 +101,12 @@ def _small(it: Situation, shares: Shares) -> Decision | None:
     found = best(it, SMALL)
     if found is None or found.finding is None:
         return found
-    # It does not stand before what is only possible, nor before waiting that is worth a warning,
-    # where either would give more.
+    # It does not stand before what is only possible, before waiting that is worth a warning, nor
+    # itself too small for one before what a healthy run is told to look at, where that gives more.
     most_ns = found.finding.most_ns()
+    look = look_at(it) if found.finding.severity is Severity.INFO else None
+    if look is not None and look.most_ns() > most_ns:
+        return None
     warned = (item for item in it.findings if item.severity is not Severity.INFO)
     larger = (item for item in warned if item.rule in NOBODYS and expected_ns(item) > most_ns)
     if (loss := next(larger, None)) is not None:

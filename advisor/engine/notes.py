@@ -188,9 +188,11 @@ def _of_steps(sandbox: Sandbox) -> list[Note]:
 
 
 def _of_odd_steps(sandbox: Sandbox) -> list[Note]:
+    # A pause at the end of a rank's step makes the next one long on the ranks that wait for it.
     odd = sandbox.records(
-        "SELECT step, times, ranks, pause_ns, name FROM odd_step LEFT JOIN odd_pause USING (step) "
-        "ORDER BY step LIMIT 3"
+        "SELECT list(step ORDER BY step) AS steps, max(times) AS times, ranks, pause_ns, name "
+        "FROM odd_step LEFT JOIN odd_pause USING (step) GROUP BY ranks, pause_ns, name "
+        "ORDER BY steps LIMIT 3"
     )
     return [note("odd-step", **{**row, "times": float(row["times"])}) for row in odd]
 

@@ -73,3 +73,16 @@ def test_communication_in_no_step_is_counted(shared_data: Path) -> None:
         0, 5, 17,
     )  # fmt: skip
     assert missing.values == {"missing": [*range(1, 8)], "ranks_read": 1, "world_size": 8}
+
+
+def test_a_pause_that_makes_two_steps_long_is_noted_once() -> None:
+    """Rank 0 saves for 900 ms at the end of step 2, and rank 1 waits for it in step 3."""
+    odd = {"step_ns": 1_000_000_000, "left_out": "odd", "used": False}
+    plain = {"rank": [0, 1], "step": [0, 1, 4, 5], "step_ns": 100_000_000}
+    gap = {"rank": 0, "step": 2, "kind": "other", "idle_ns": 900_000_000}
+    tables = {"step": [plain, {"rank": [0, 1], "step": [2, 3], **odd}], "host_gap": [gap]}
+    with store_of(ranks=2, tables=tables) as store:
+        notes = [note for note in diagnose(store).runs[0].caveats if note.code == "odd-step"]
+    assert [note.values["steps"] for note in notes] == [[2, 3]]
+    assert "teps 2, 3 took up to 10 times the median and are left out" in notes[0].text
+    assert "the host of rank 0 launched nothing for 900 ms" in notes[0].text

@@ -307,8 +307,10 @@ FROM process_group;
 --   trainer: 'DeepSpeed', 'FSDP' or 'torch.compile'; null where no range of theirs was recorded
 --   sharded: gradients are reduced and scattered: FSDP, ZeRO
 --   named_units: gathers carry the name of the unit that they are for
+--   made_by: the library that builds it, '' where the script itself does; null where the recorder did not see
 CREATE VIEW wrapper AS
 SELECT (SELECT max(engine) FROM rank_content) AS trainer,
+  (SELECT max(list_max(try_cast(metadata AS JSON) ->> '$.advisor.built_by.*')) FROM rank) AS made_by,
   EXISTS (SELECT 1 FROM gradient_call WHERE op = 'reduce_scatter') AS sharded,
   EXISTS (SELECT 1 FROM call WHERE op = 'all_gather' AND module IS NOT NULL) AS named_units;
 

@@ -309,6 +309,27 @@ def test_the_log_of_one_rank_alone(tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.parametrize(("second", "lost"), [(0, None), (1, 1)])
+def test_a_second_communicator_of_all_ranks_has_the_world_s_order(
+    tmp_path: Path, second: int, lost: int | None
+) -> None:
+    """Of two ranks one wrote its log: "lost records: connection between ranks that cannot be told"
+    stood for the peers of its second communicator. One that turns the ranks around tells nothing.
+    """
+    text = "".join(
+        f"h:1:9 [0] NCCL INFO comm 0x{at}f rank {rank} nranks 2 cudaDev 0 busId 18000 "
+        f"commId 0x{at}a - Init START\nh:1:9 [0] NCCL INFO Channel 00 : {rank}[18000] -> "
+        f"{1 - rank}[3b000] via direct shared memory\n"
+        for at, rank in enumerate((0, second))
+    )
+    path = tmp_path / "rank0.log"
+    path.write_text(text)
+    with stored(path) as store:
+        assert rows(store, "SELECT src, dst FROM link") == [(0, 1)] * (1 if lost else 2)
+        found = json.loads(rows(store, "SELECT drop_reasons FROM source")[0][0] or "{}")
+        assert found.get("connection between ranks that cannot be told") == lost
+
+
 def test_transports() -> None:
     """Forms from 2.4 to 2.30 and the plugins' names (src/transport/*.cc)."""
     cases = {

@@ -42,10 +42,17 @@ class Ranks:
             for member in of_size[self._world]:
                 self._device_rank.setdefault(member.device, member.line.rank)
         self._global: dict[tuple[str, int], int] = {}
+        moved: set[str | None] = set()
         for member in self._members:
             rank, ident = self.of(member), self._id(member)
             if rank is not None and ident is not None:
                 self._global[ident, member.line.rank] = rank
+            if rank != member.line.rank:
+                moved.add(ident)
+        # Of all ranks too, and in their order: torch sorts the ranks of a group (new_group in
+        # distributed_c10d.py), MPI_Comm_dup keeps them.
+        self._as_world = {self._id(one) for one in self._members if one.line.ranks == largest}
+        self._as_world -= moved | {None}
 
     def _id(self, member: Member) -> str | None:
         """What tells its communicator from others; None where a log without ids cannot."""
@@ -86,7 +93,8 @@ class Ranks:
         if self.has_world and self.is_world(member):
             return rank
         ident = self._id(member)
-        return None if ident is None else self._global.get((ident, rank))
+        alike = rank if self.has_world and ident in self._as_world else None
+        return None if ident is None else self._global.get((ident, rank), alike)
 
     def is_world(self, member: Member) -> bool:
         """Whether it belongs to the communicator that gives the global ranks."""

@@ -20,6 +20,7 @@ from advisor.ingest.readers.nccl_log.write import write_log
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.text import TableParser
 from advisor.ingest.readers.nccl_tests.write import write_harvest
+from advisor.ingest.readers.torch_bench import TrialsOfRanks
 from advisor.ingest.source import ReadContext, Source
 from advisor.vocabulary.recorded_steps import TRIAL_ENDS
 
@@ -31,6 +32,7 @@ class _File:
     understood: int
     refused: str | None
     lost: Counter[str]
+    tool: str
 
 
 def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str) -> None:
@@ -55,11 +57,13 @@ def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str
             dropped += log.collected.counts - in_files
         if file.refused is not None:
             dropped["refused"] = 1
-        write_harvest(context, file.source, file.harvest, format_name, also_read=file.understood)
+        write_harvest(
+            context, file.source, file.harvest, format_name, file.tool, also_read=file.understood
+        )
 
 
 def _read(source: Source, log: Log, context: ReadContext, format_name: str) -> _File:
-    tables = TableParser(source.path)
+    tables, trials = TableParser(source.path), TrialsOfRanks()
     path = str(source.path)
     understood = number = 0
     refused = None
@@ -74,6 +78,7 @@ def _read(source: Source, log: Log, context: ReadContext, format_name: str) -> _
                 rows = tables.rows
                 if not tables.feed(line):
                     launcher, text = split_launcher(line)
+                    trials.feed(text)
                     understood += log.feed(text, (path, number), whole=whole, launcher=launcher)
                 elif "NCCL " in line:  # a message inside a row of a table
                     understood += log.feed(line, (path, number))
@@ -85,9 +90,11 @@ def _read(source: Source, log: Log, context: ReadContext, format_name: str) -> _
     except AdvisorError as error:
         refused = error.message
     harvest = tables.finish()
+    tool = "nccl-tests" if harvest.measurements else "torch"
+    trials.finish(harvest)
     if format_name == "nccl-log" and not understood and not harvest.measurements and number:
         # A job's output that tells of no failure: how much was looked at.
         said = Fact("output", "silent", f"{number}", "run")
         understood = log.collected.keep(Slot("", 0), [said], (path, number))
     harvest.notes += [note for note in (damage, refused) if note is not None]
-    return _File(source, harvest, understood, refused, log.collected.counts - before)
+    return _File(source, harvest, understood, refused, log.collected.counts - before, tool)

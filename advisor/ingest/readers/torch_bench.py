@@ -2,13 +2,15 @@
 
 Newer releases print a table of payloads (KiB, MiB, GiB; as KB, MB, GB at first, and powers of two
 all the same) with busbw and algbw; older ones, and
-DeepSpeed's and the vendors' copies, one payload in GB with both bandwidths on lines below.
+DeepSpeed's and the vendors' copies, one payload in GB with both bandwidths on lines below. The
+first of all printed each rank's trials (:class:`TrialsOfRanks`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from statistics import median
 
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
 from advisor.ingest.readers.nccl_tests.write import read_benchmarks
@@ -36,6 +38,14 @@ _TRIAL = re.compile(r"\|\s{0,9}([\d.]{1,12})GBps\s{0,9}\|\s{0,9}([\d.]{1,12})GBp
 _BANDWIDTH = re.compile(r"\s{0,9}(algbw|busbw): ([\d.]{1,12}) GBps")
 _DEVICE = re.compile(r"_CudaDeviceProperties\(name='([^']{1,80})'")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+# Its figures are of fp32; "algo throughput" counts sending and receiving, so that busbw is n - 1 of
+# its n parts (bigscience/experiments/bandwidth/all_reduce_bench.py).
+_OF_A_RANK = re.compile(
+    r"\s{0,9}(duration|algo throughput|busbw): ([\d.]{1,24}) {1,3}"
+    r"(?:sec|bps, [\d.]{1,20} Gbps|Gbps)\s{0,9}$"
+)
 
 
 def detect(source: Source) -> bool:
@@ -77,6 +87,44 @@ def parse(lines: Iterable[str], harvest: Harvest) -> None:
                 algbw = _number(found[2])
             elif algbw:
                 _take(harvest, (op, ranks, device), number, size, str(algbw), found[2])
+
+
+class TrialsOfRanks:
+    """What each rank prints of each trial, lines of ranks mixed; in the job's output of NCCL."""
+
+    def __init__(self) -> None:
+        self._figures: dict[str, list[float]] = {"duration": [], "algo throughput": [], "busbw": []}
+        self._sizes: list[float] = []
+        self._before = ""
+
+    def feed(self, line: str) -> bool:
+        """Whether it is a line of a trial."""
+        found = _OF_A_RANK.match(line)
+        if found is not None:
+            name, value = found[1], _number(found[2])
+            if name == "algo throughput" and self._before == "duration":  # of one rank
+                self._sizes.append(value * self._figures["duration"][-1] / 16)
+            self._figures[name].append(value)
+        self._before = "" if found is None else found[1]
+        return found is not None
+
+    def finish(self, harvest: Harvest) -> None:
+        """Add each trial's median rank; the first one connects the ranks, and is left out."""
+        doubled, busbw = self._figures["algo throughput"], self._figures["busbw"]
+        if not self._sizes or not busbw:
+            return
+        # Of whole lines: where one is cut off, its bandwidth has no counterpart.
+        pairs = min(len(doubled), len(busbw))
+        idle = 1 - sum(busbw[:pairs]) * 1e9 / (sum(doubled[:pairs]) or 1.0)
+        ranks = round(1 / idle) if 0 < idle < 0.6 else 0
+        if ranks < 2 or len(busbw) < 2 * ranks:
+            harvest.dropped["trial whose ranks are not told"] += len(busbw)
+            return
+        size = float(f"{median(self._sizes):.3g}")
+        for first in range(ranks, len(busbw) - ranks + 1, ranks):
+            reached = median(busbw[first : first + ranks]) / 8
+            algbw = reached * ranks / (2 * (ranks - 1))
+            _take(harvest, ("all_reduce", ranks, None), 0, size, str(algbw), str(reached))
 
 
 def _take(

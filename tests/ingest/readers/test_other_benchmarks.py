@@ -183,6 +183,33 @@ def test_tables_and_single_payloads_of_torch_are_read() -> None:
     assert [row.size_bytes for row in first.measurements] == [row.size_bytes for row in rows[:4]]
 
 
+def test_trials_that_each_rank_prints_are_read_whatever_their_order() -> None:
+    """As bigscience printed them, 4 ranks: two lines are swapped, and the first trial warms up."""
+    ranks = [f"{rank}:\n duration: {{:.4f}} sec\n algo throughput: {{:.4f}} bps, 1.0 Gbps\n"
+             " busbw: {:.4f}  Gbps" for rank in range(4)]  # fmt: skip
+    lines = []
+    for seconds in (9.0, 0.5, 0.4):
+        rate = 64e9 / seconds
+        lines += "\n".join(one.format(seconds, rate, rate * 0.75e-9) for one in ranks).splitlines()
+    lines[18], lines[19] = lines[19], lines[18]
+    trials, harvest = torch_bench.TrialsOfRanks(), Harvest()
+    assert sum(map(trials.feed, lines)) == 36
+    trials.finish(harvest)
+    rows = harvest.measurements
+    assert [(row.op, row.ranks, row.size_bytes) for row in rows] == [
+        ("all_reduce", 4, 4_000_000_000)
+    ] * 2
+    assert [row.busbw_gbps for row in rows] == pytest.approx([12.0, 15.0])
+    assert rows[0].time_us == pytest.approx(0.5e6)
+    cut = Harvest()
+    trials = torch_bench.TrialsOfRanks()
+    for line in lines[:6]:
+        trials.feed(line)
+    trials.finish(cut)
+    assert not cut.measurements
+    assert cut.dropped
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "hardware", "rules"),

@@ -252,8 +252,10 @@ def _tie(one: Finding, other: Finding) -> bool:
     return (
         (one.run, one.severity, one.process_group)
         == (other.run, other.severity, other.process_group)
-        and _holds(one, other.savings_ns)
-        and _holds(other, one.savings_ns)
+        and (
+            (_holds(one, other.savings_ns) and _holds(other, one.savings_ns))
+            or one.savings_ns is other.savings_ns is None
+        )
         and _sure_ns(one) >= _TIE * _sure_ns(other)
     )
 

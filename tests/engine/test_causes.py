@@ -236,6 +236,14 @@ def test_keeping_parameters_comes_before_replicas_that_may_give_as_much() -> Non
     assert names(rank_findings([keep, more], RULES)) == [more.rule, keep.rule]
 
 
+def test_of_warnings_without_a_gain_the_surer_one_leads() -> None:
+    """As in jobs over Omni-Path: NICs that carry nothing, by name, led what NCCL says itself."""
+    nics, direct = (finding(rule, None, "warning") for rule in ("nics-shared", "no-gpudirect"))
+    assert names(rank_findings([nics, direct], RULES)) == [direct.rule, nics.rule]
+    noted = finding(direct.rule, None, "info")
+    assert names(rank_findings([noted, nics], RULES)) == [nics.rule, noted.rule]
+
+
 def test_a_setting_that_gives_more_comes_first_whatever_it_costs() -> None:
     keep = gather("resharding-not-needed", 134_600_000, 92_500_000, 176_700_000)
     prefetch = gather("prefetch-missing", 60_000_000, 36_000_000, 80_000_000)

@@ -11,7 +11,7 @@ import advisor
 from advisor.findings import Severity, VerdictKind
 from advisor.metrics.host.activity import KINDS, HostActivity
 from advisor.metrics.host.gaps import _recorded_until, _steps_of, gap_rows
-from advisor.metrics.host.lead import device_gaps
+from advisor.metrics.host.lead import device_gaps, split_idle
 from advisor.metrics.host.stretches import _QUEUED, _longest_lead
 from advisor.metrics.steps.annotated import Step, Steps
 from advisor.metrics.timeline.breakdown import Occupancy
@@ -81,6 +81,27 @@ def test_a_gap_is_split_among_what_filled_it() -> None:
         "launch": (1, None),
     }
     assert len({row["start_ns"] for row in rows}) == len(rows)  # each has a place of its own
+
+
+@pytest.mark.parametrize(
+    ("asked", "returned", "queued"), [(49, 50, 99), (49, 138, 11), (60, 61, 88), (60, 138, 11)]
+)
+def test_a_call_that_has_not_returned_queued_nothing(
+    asked: int, returned: int, queued: int
+) -> None:
+    """Seen in short programs: the first launch of a module, asked for about when the device idled
+    (from 50 ms on, to 149), loaded for most of that: "idles with its next work queued"."""
+    start, launch = np.array([0, 20, 40, 149]) * MS, np.array([0, 19, 39, asked]) * MS
+    none = np.zeros_like(start)
+    ends = np.array([0, 19, 39, returned]) * MS
+    line = Timeline(
+        0, True, none, start, start + 10 * MS, none + 7, start, launch, none, returned=ends
+    )
+    empty = np.empty(0, dtype=np.int64)
+    activity = HostActivity(empty, empty, empty, empty, empty, empty, Intervals.empty())
+    gaps = device_gaps(line, Occupancy.of(line), activity, empty)
+    assert gaps is not None
+    assert split_idle(gaps).launch_gap.length == queued * MS
 
 
 @pytest.mark.slow

@@ -51,7 +51,9 @@ def stretches(
     late = known & (launch > low)
     alone = np.flatnonzero(late)[busy.covered(launch[late], high[late]) == 0]
     usual = int(np.median((high - launch)[alone])) if len(alone) else 0
-    until = np.where(known, np.clip(launch + usual, low, high), low)
+    back = np.minimum(_returned(line, following, launch), high)
+    until = np.where(known, np.clip(np.maximum(launch + usual, back), low, high), low)
+    launch = np.where((launch <= low) & (back > low), back, launch)
     waits = _waits(line, activity)
     # A device that idles has room in its queue: what takes long meanwhile does something else.
     held = Intervals.of(activity.start[waits], activity.end[waits]) | (activity.queue_full & busy)
@@ -90,6 +92,19 @@ def enqueued(launch: Int64s, start: Int64s, loading: Intervals) -> Int64s:
     place = np.maximum(np.searchsorted(loading.start, launch, side="right") - 1, 0)
     inside = (launch >= loading.start[place]) & (launch < loading.end[place])
     return np.where(inside, np.minimum(loading.end[place], start), launch)
+
+
+def _returned(line: Timeline, following: Int64s, launch: Int64s) -> Int64s:
+    """When each kernel's launching call ended: it may load it first, and hands it over last.
+
+    A copy's call waits for the copy, and a graph's nodes are handed over with the first of them.
+    """
+    if line.returned is None:
+        return launch
+    kernel = np.isin(line.kind[following], (COMPUTE, COMM)) & (launch != MISSING)
+    if line.in_graph is not None:
+        kernel &= ~line.in_graph[following]
+    return np.where(kernel, line.returned[following], launch)
 
 
 def _waits(line: Timeline, activity: HostActivity) -> Int64s:

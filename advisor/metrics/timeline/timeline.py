@@ -58,6 +58,7 @@ class Timeline:
     thread: Int64s
     gaps_are_idle: bool = True
     in_graph: Bools | None = None  # launched by a replay of a CUDA graph; None: none was
+    returned: Int64s | None = None  # when the call that launched each ended; None: not recorded
 
     def __len__(self) -> int:
         return len(self.start)
@@ -118,12 +119,13 @@ def _device(events: Events, rank: int) -> Timeline:
         """
         WITH launch AS (
           SELECT rank, correlation, min(start_ns) AS launch_ns,
-            arg_min(tid, start_ns) AS launch_tid, bool_or(contains(name, 'GraphLaunch')) AS in_graph
+            arg_min(tid, start_ns) AS launch_tid, bool_or(contains(name, 'GraphLaunch'))
+              AS in_graph, arg_min(start_ns + coalesce(dur_ns, 0), start_ns) AS returned_ns
           FROM event WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'runtime'
             AND correlation > 0 GROUP BY ALL)
         SELECT rank, start_ns,
                list_position(['compute', 'comm', 'memory', 'sync', 'other'], class) - 1 AS kind,
-               start_ns + dur_ns AS end_ns, stream, event_id, launch_ns, launch_tid,
+               start_ns + dur_ns AS end_ns, stream, event_id, launch_ns, launch_tid, returned_ns,
                correlation, coalesce(in_graph, false)::INTEGER AS in_graph
         FROM event LEFT JOIN launch USING (rank, correlation)
         ANTI JOIN (SELECT rank FROM rank WHERE run = $1 AND timeline = 'host') USING (rank)
@@ -146,6 +148,7 @@ def _device(events: Events, rank: int) -> Timeline:
         thread=found["launch_tid"],
         # Profilers of a device number all that it runs; op tables do not.
         in_graph=found["in_graph"] == 1 if (found["in_graph"] == 1).any() else None,
+        returned=found["returned_ns"],
         gaps_are_idle=bool((found["correlation"] != MISSING).any()),
     )
 

@@ -71,7 +71,7 @@ SELECT * FROM step_breakdown WHERE used;
 -- ranks, each rank's own cost varies widely and what all of them wait in a step hardly at all.
 CREATE VIEW wait_spread AS
 SELECT CASE WHEN count(wait_ns) >= 3 THEN
-    least(0.9, greatest(0.2, 1.96 * stddev_samp(wait_ns) / sqrt(count(*)) / nullif(avg(wait_ns), 0)))
+    least(1, greatest(0.2, 1.96 * stddev_samp(wait_ns) / sqrt(count(*)) / nullif(avg(wait_ns), 0)))
   END AS relative -- half width of the 95 % interval of the mean; at least 0.2: other waiting follows
 FROM (SELECT step, coalesce(avg(exposed_wait_ns), any_value(partly)) AS wait_ns FROM rank_step
   LEFT JOIN (SELECT step, sum(wait_ns) / count(DISTINCT rank) AS partly -- some of the ranks were not read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from advisor.metrics.collectives.redundant import TINY_BYTES
@@ -58,12 +59,6 @@ def call_rows(con: Any, run: str, steps: Sequence[Program]) -> Iterator[Row]:
 
 def _without(steps: Sequence[Program], calls: frozenset[int]) -> Prediction | None:
     return predict(steps, lambda program: without_calls(program, calls))
-
-
-def _half(
-    steps: Sequence[Program], calls: frozenset[int], model: ServiceModel
-) -> Prediction | None:
-    return predict(steps, lambda program: with_half_the_bytes(program, calls, model))
 
 
 def _named(setting: str, value: str, prediction: Prediction | None) -> Iterator[Row]:
@@ -163,20 +158,30 @@ def _narrow(con: Any, run: str, steps: Sequence[Program], least_ns: float) -> It
         "WHERE s.run = collective.run AND s.op = 'reduce_scatter'))"
     )
     wide = con.execute(
-        f"SELECT op, process_group FROM collective WHERE run = ? AND {wide_calls} GROUP BY ALL "
-        "HAVING sum(coalesce(exposed_transfer_ns, 0)) / count(DISTINCT (rank, step)) > ? "
-        "ORDER BY ALL",
-        [run, least_ns],
+        "SELECT op, process_group, sum(coalesce(exposed_transfer_ns, 0)) "
+        f"/ count(DISTINCT (rank, step)) > ? FROM collective WHERE run = ? AND {wide_calls} "
+        "GROUP BY ALL ORDER BY ALL",
+        [least_ns, run],
     ).fetchall()
-    models = service_models(steps) if wide else {}
+    exposed = {(op, group) for op, group, is_exposed in wide if is_exposed}
+    models = service_models(steps) if exposed else {}
+    hybrid = {op for op, _, _ in wide} >= _HYBRID
+    values: dict[str, list[str]] = defaultdict(list)
+    halved: dict[str, dict[int, ServiceModel]] = defaultdict(dict)
     for (op,), groups in _by_dimension(con, run, [(row[:1], row[1]) for row in wide]):
+        own = [_value(f"16 {op}", group) for group in groups]
+        what = "" if hybrid and op in _HYBRID else own[0]
+        if what and not exposed & {(op, group) for group in groups}:
+            continue
         calls = _calls_in(con, run, op, groups, f"AND {wide_calls}")
         sizes = {len(step.calls[key].ranks) for step in steps for key in calls & step.calls.keys()}
         model = models.get((op, sizes.pop())) if len(sizes) == 1 else None
         if model is not None:
-            prediction = _half(steps, calls, model)
-            for group in groups:
-                yield from _named("gradient-bits", _value(f"16 {op}", group), prediction)
+            values[what] += own
+            halved[what] |= dict.fromkeys(calls, model)
+    for what, by_call in halved.items():
+        prediction = predict(steps, partial(with_half_the_bytes, models=by_call))
+        yield from (row for one in values[what] for row in _named("gradient-bits", one, prediction))
 
 
 def _coarser(steps: Sequence[Program]) -> Iterator[Row]:
@@ -201,6 +206,8 @@ def _coarser(steps: Sequence[Program]) -> Iterator[Row]:
 
 
 _SHARDED = (GATHER, SCATTER)
+# What one setting of hybrid sharding is about: shards of gradients, and their sums over replicas.
+_HYBRID = {SCATTER, "all_reduce"}
 # Statistics of a layer (SyncBatchNorm) are smaller, those of a layer's parameters are not.
 _LEAST_PARAMETERS = 1_000_000
 # From here on latency is more of a call than the tenth that bandwidth-bound calls have.

@@ -223,7 +223,7 @@ def predict_bucket_cap(
             if formed is None or not halved:
                 return formed
             gradients = [key for key, call in formed.calls.items() if call.is_gradient]
-            return with_half_the_bytes(formed, gradients, service)
+            return with_half_the_bytes(formed, dict.fromkeys(gradients, service))
 
         if isinstance(current, str):
             return changed, None

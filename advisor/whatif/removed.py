@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from advisor.whatif.cost import ServiceModel
 from advisor.whatif.program import Issue, Item, Program, Wait, Work, compact
@@ -38,21 +38,20 @@ def is_for(item: Item, calls: Collection[int]) -> bool:
     return isinstance(item, Issue | Wait) and item.call in calls
 
 
-def with_half_the_bytes(
-    program: Program, halved: Collection[int], model: ServiceModel
-) -> Program | None:
-    """The step with these calls sent in half of their bytes; None where it has none of them.
+def with_half_the_bytes(program: Program, models: Mapping[int, ServiceModel]) -> Program | None:
+    """The step with the calls that have a model here sent in half of their bytes; None where it
+    has none of them.
 
     Only the part of a call that its bytes take becomes shorter.
     """
-    chosen = program.calls.keys() & set(halved)
+    chosen = program.calls.keys() & models.keys()
     if not chosen:
         return None
     calls = dict(program.calls)
     for key in chosen:
         size = int(calls[key].bytes or 0)
-        whole = model.service_ns(size)
-        share = model.b_ns_per_byte * size / whole if whole > 0 else 0.0
+        whole = models[key].service_ns(size)
+        share = models[key].b_ns_per_byte * size / whole if whole > 0 else 0.0
         shorter = calls[key].service_ns * (1 - 0.5 * share)
         calls[key] = calls[key]._replace(bytes=size // 2, service_ns=shorter)
     return program.with_items(program.items, calls)

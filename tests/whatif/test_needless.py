@@ -105,3 +105,31 @@ def test_what_experts_exchange_in_32_bits_is_tried_in_16(dtype: str, tried: list
     assert [value for _, value, _, _ in rows] == tried
     for _, _, _, prediction in rows:
         assert prediction.gain_ns == pytest.approx(sum(sizes) / 2, rel=0.1)
+
+
+def test_one_setting_halves_what_shards_reduce_and_what_replicas_sum() -> None:
+    """GIVEN reductions of 1 ns a byte in turn, one kind of which is not recorded as exposed
+    THEN both are halved in one replay, which each of them is named for."""
+    con: Any = Store.create().con
+    items: list[Item] = []
+    calls: dict[int, Call] = {}
+    for call in range(8):
+        op, group = (("reduce_scatter", "shard"), ("all_reduce", "replica"))[call % 2]
+        size = 1_000_000 * (1 + call // 2)
+        calls[call] = Call((0, 1), group, 100_000 + 1.0 * size, op, size, is_gradient=True)
+        items += [Issue(call), Wait(call)]
+        exposed = 2000 * (call % 2)
+        con.execute("INSERT INTO collective (run, rank, call_id, process_group, op, bytes, dtype, "
+                    "start_ns, end_ns, step, exposed_transfer_ns) VALUES "
+                    "('run', 0, ?, ?, ?, ?, 'float32', 0, 1, 1, ?)",
+                    [call, group, op, size, exposed])  # fmt: skip
+        con.execute("INSERT INTO param_bucket (run, rank, call_id, step, bucket) VALUES "
+                    "('run', 0, ?, 1, ?)", [call, call])  # fmt: skip
+    program = Program({0: items, 1: list(items)}, calls, {0: 0.0, 1: 0.0})
+    rows = [*_narrow(con, "run", [replace(program, measured_ns=program.replayed_ns)], 500.0)]
+    assert {value for _, value, _, _ in rows} == {
+        "16 all_reduce replica",
+        "16 reduce_scatter shard",
+    }
+    for _, _, _, prediction in rows:
+        assert prediction.gain_ns == pytest.approx(10_000_000, rel=0.1)  # half of 20 MB

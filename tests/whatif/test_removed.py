@@ -50,11 +50,11 @@ def test_what_shared_a_busy_link_with_the_calls_that_go_takes_what_it_takes_alon
     left = without_calls(Program({0: items, 1: items}, calls, {0: 0.0, 1: 0.0}), [0])
     assert left is not None
     assert {key: call.service_ns for key, call in left.calls.items()} == {1: 9, 2: 12, 3: 12, 4: 6}
-    assert with_half_the_bytes(program(), [99], ServiceModel(4, 0.01, 2, 8, 600, 0.0)) is None
+    assert with_half_the_bytes(program(), {99: ServiceModel(4, 0.01, 2, 8, 600, 0.0)}) is None
 
 
 def test_half_of_the_bytes_leaves_the_latency() -> None:
-    changed = with_half_the_bytes(program(), [0], ServiceModel(4, 0.01, 2, 8, 600, 0.0))
+    changed = with_half_the_bytes(program(), {0: ServiceModel(4, 0.01, 2, 8, 600, 0.0)})
     assert changed is not None
     assert changed.calls[0].bytes == 300
     # 4 of its 10 are latency, 6 are bytes.

@@ -323,6 +323,7 @@ QUALIFY row_number() OVER (PARTITION BY of_all ORDER BY chance, period) = 1;
 --   typical_ns: of threads that wait one by one, which is no longer than a step
 --   more_ns: than the other ranks, by the mean, as lateness is counted
 --   error_ns: standard error of that, over the steps
+--   more_each_ns: than the mean of the other ranks, in each noted step
 CREATE VIEW thread_wait AS
 WITH noted AS (
   SELECT rank, host, of, try_cast(try_cast(metadata AS JSON) -> ('$.advisor.' || name) AS BIGINT[]) AS waits
@@ -338,14 +339,15 @@ own AS (
   FROM noted LEFT JOIN lasting USING (rank)),
 each AS (SELECT rank, of, unnest(waits) AS ns, generate_subscripts(waits, 1) AS turn FROM noted),
 paired AS ( -- the same step of all ranks: what else runs comes and goes for all of them
-  SELECT rank, of, ns - (sum(ns) OVER w - ns) / nullif(count(*) OVER w - 1, 0) AS ns
+  SELECT rank, of, turn, ns - (sum(ns) OVER w - ns) / nullif(count(*) OVER w - 1, 0) AS ns
   FROM each WINDOW w AS (PARTITION BY of, turn)),
 spread AS (
-  SELECT rank, of, coalesce(stddev_samp(ns) / sqrt(count(*)), 0) AS error_ns FROM paired GROUP BY rank, of)
+  SELECT rank, of, list(ns ORDER BY turn) AS more_each_ns,
+    coalesce(stddev_samp(ns) / sqrt(count(*)), 0) AS error_ns FROM paired GROUP BY rank, of)
 SELECT rank, host, of, ns::BIGINT AS wait_ns,
   greatest(0, least(ns, step_ns * least(share, 1)))::BIGINT AS typical_ns,
   (mean_ns - (SELECT median(p.mean_ns) FROM own p WHERE p.rank <> o.rank AND p.of = o.of))::BIGINT AS more_ns,
-  error_ns
+  error_ns, more_each_ns
 FROM own o JOIN spread USING (rank, of), facts WHERE ns IS NOT NULL;
 
 -- How long each rank's training thread waits for a core.
@@ -358,22 +360,29 @@ FROM thread_wait WHERE of = 'training';
 -- What of each rank's lateness is waiting for a core: it computes longer, or comes to its calls late, as
 -- others run on its cores. Who has more to do, in every step or in single ones, waits longer for a core as
 -- well. A CPU's compute runs on more threads than the one that is noted, which wait about as often; gloo's
--- threads hold up what follows a call that the rank waits for.
+-- threads hold up what follows a call that the rank waits for. The error is that of what they wait together
+-- in each step: how far two threads lack cores at once is in it.
 --   core_ns: of what its peers wait for it, per step
 --   core_high_ns: the high end of its 95 % interval
 --   mostly: nothing is surely the rank's own
 CREATE VIEW late_for_core AS
 WITH part AS (
   SELECT l.rank, peer_wait_ns AS ns, CASE WHEN reason = 'late-launch' OR of = 'gloo' THEN 1 ELSE 2 END AS threads,
-    more_ns, error_ns, coalesce(TRY_CAST(reason_evidence ->> 'more_by_step' AS DOUBLE), 0)
+    greatest(0, more_ns) AS more_ns, more_each_ns,
+    coalesce(TRY_CAST(reason_evidence ->> 'more_by_step' AS DOUBLE), 0)
       * (SELECT avg(compute_ns) FROM rank_step) * 2 < ns AS equal_work
   FROM late_rank l JOIN thread_wait USING (rank), facts
   WHERE (timeline = 'host' OR reason IN ('late-launch', 'data-loading'))
-    AND NOT (coalesce(systematic, false) AND coalesce(reason IN ('more-work', 'slow-copies'), false)))
-SELECT rank, least(any_value(ns), sum(greatest(0, more_ns)))::BIGINT AS core_ns,
-  least(any_value(ns), sum(greatest(0, more_ns + 1.96 * error_ns) * threads))::BIGINT AS core_high_ns,
+    AND NOT (coalesce(systematic, false) AND coalesce(reason IN ('more-work', 'slow-copies'), false))),
+each AS (
+  SELECT rank, threads * unnest(more_each_ns) AS ns, generate_subscripts(more_each_ns, 1) AS turn FROM part),
+spread AS (
+  SELECT rank, coalesce(stddev_samp(ns) / sqrt(count(*)), 0) AS error_ns
+  FROM (SELECT rank, sum(ns) AS ns FROM each GROUP BY rank, turn) GROUP BY rank)
+SELECT rank, least(any_value(ns), sum(more_ns))::BIGINT AS core_ns,
+  least(any_value(ns), sum(more_ns * threads) + 1.96 * any_value(error_ns))::BIGINT AS core_high_ns,
   core_high_ns >= any_value(ns) AS mostly
-FROM part WHERE coalesce(equal_work, true) GROUP BY rank;
+FROM part JOIN spread USING (rank) WHERE coalesce(equal_work, true) GROUP BY rank;
 
 -- Who keeps the cores busy on which ranks run, over the recorded steps: one row per host and set of
 -- cores. Our recorder notes it on Linux; only where all ranks are recorded are the others no ranks.

@@ -14,7 +14,7 @@ import duckdb
 from advisor import __version__
 from advisor.errors import AdvisorError
 from advisor.ingest.broken import ReaderFailedError, find_broken
-from advisor.ingest.detect import detect, readers
+from advisor.ingest.detect import detect, in_order
 from advisor.ingest.jobs import SeveralJobsError, refuse_several, with_neighbours
 from advisor.ingest.join import join_sources
 from advisor.ingest.own_files import is_own, own_folders
@@ -136,10 +136,8 @@ def _read_all(
         "INSERT INTO run (run, created_at, advisor_version) VALUES (?, ?, ?)",
         [run, datetime.now(UTC).isoformat(timespec="seconds"), __version__],
     )
-    for reader in readers():
+    for reader in in_order({reader for _, reader in chosen}):
         mine = [source for source, its_reader in chosen if its_reader is reader]
-        if not mine:
-            continue
         try:
             reader.read(mine, context)
         except AdvisorError:

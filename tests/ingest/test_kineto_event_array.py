@@ -114,7 +114,7 @@ def test_other_lists_with_long_strings_are_not_taken(tmp_path: Path, text: str) 
 
 
 def test_no_other_reader_is_asked_of_what_begins_as_torch_profilers_traces_do(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Other:
         def detect(self, source: Source) -> bool:
@@ -124,6 +124,9 @@ def test_no_other_reader_is_asked_of_what_begins_as_torch_profilers_traces_do(
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": _events()}))
     among: Any = [Other(), kineto]
     assert detect(Source.of(path, 0), among) is kineto
+    with monkeypatch.context() as patched:  # nor imported
+        patched.setattr("advisor.ingest.detect.readers", Other)
+        assert detect(Source.of(path, 0)) is kineto
     path.write_text(json.dumps({"traceEvents": _events(), "schemaVersion": 1}))
     with pytest.raises(AssertionError, match="trace"):
         detect(Source.of(path, 0), among)

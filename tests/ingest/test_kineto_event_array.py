@@ -121,7 +121,7 @@ def test_no_other_reader_is_asked_of_what_begins_as_torch_profilers_traces_do(
             raise AssertionError(source.path)
 
     path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": _events()}))
+    path.write_text(" " + json.dumps({"schemaVersion": 1, "traceEvents": _events()}))
     among: Any = [Other(), kineto]
     assert detect(Source.of(path, 0), among) is kineto
     with monkeypatch.context() as patched:  # nor imported

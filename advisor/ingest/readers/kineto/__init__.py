@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 FORMAT = "kineto"
 SUMMARY = "Kineto (torch.profiler) and other Chrome traces in JSON, plain, gzip or zstd"
 PRIORITY = 60
-# What traces of torch.profiler begin with (pytorch/kineto, libkineto/src/output_json.cpp).
-BEGINS = re.compile(rb'\{\s{0,8}"schemaVersion"\s{0,8}:')
+# What traces of torch.profiler begin with (pytorch/kineto, libkineto/src/output_json.cpp); torch
+# 2.13 writes a blank first.
+BEGINS = re.compile(rb'\s{0,8}\{\s{0,8}"schemaVersion"\s{0,8}:')
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _EVENTS_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[\s*(?:\]|' + KEYS + rb")")

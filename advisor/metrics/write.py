@@ -13,7 +13,7 @@ from advisor.metrics.collectives.groups import process_groups
 from advisor.metrics.collectives.spans import NODE, update_spans
 from advisor.metrics.host.lead import IdleSplit, asked_late, split_idle
 from advisor.metrics.host.queue import stream_waits
-from advisor.metrics.host.stretches import held_compute
+from advisor.metrics.host.stretches import held_compute, kept_alone
 from advisor.metrics.load import RankData, RunData
 from advisor.metrics.timeline.contention import exclusive_ns
 from advisor.metrics.timeline.intervals import Int64s, Intervals
@@ -146,7 +146,7 @@ def write_breakdowns(con: Any, data: RunData) -> None:
                 if one.gaps.by_wait.any():
                     waits = stream_waits(data.events, rank)
                     held = held_compute(line, one.occupancy, one.activity, waits)
-                alone = (exposed & held) - late.by_wait
+                alone = kept_alone(exposed, held, transfers) - late.by_wait
                 extra["late_compute_sync_ns"] = alone.covered(low, high)
             if idle is not None:
                 updates = update_spans(one.spans).intervals()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.metrics.host.activity import KINDS, HostActivity
-from advisor.metrics.host.stretches import held_compute
+from advisor.metrics.host.stretches import held_compute, kept_alone
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.timeline import COMM, COMPUTE, Timeline
@@ -76,3 +76,16 @@ def test_compute_that_is_launched_early_and_starts_late_waits_for_something_else
     line.launch[2::2] = ends[:-1] + 20 * US
     activity = activity._replace(end=ends + 10 * US)
     assert 0 < held_ns(line, activity, np.array(waits)) <= (LAYERS - 1) * 20 * US
+
+
+def test_who_waits_for_a_peer_waits_whatever_runs_beside_it() -> None:
+    """GIVEN reductions that wait for a peer for 250 us and move data for 50, as all but one rank's
+    do while that one saves a checkpoint, THEN compute could have hidden the 50."""
+    line, activity, waits = synchronised()
+    occupancy = Occupancy.of(line)
+    held = held_compute(line, occupancy, activity, np.array(waits))
+    ends = line.end[1::2]
+    moved = Intervals.of(ends - 50 * US, ends)
+    kept = kept_alone(occupancy.exposed_comm, held, moved)
+    assert kept.length == pytest.approx((LAYERS - 1) * 50 * US, rel=0.02)
+    assert kept_alone(occupancy.exposed_comm, held, None).length > 5 * kept.length

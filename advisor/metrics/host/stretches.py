@@ -85,6 +85,12 @@ def held_compute(
     return Intervals.of(found.low[free], (found.low + found.regained)[free])
 
 
+def kept_alone(exposed: Intervals, held: Intervals, transfers: Intervals | None) -> Intervals:
+    """Exposed communication that held compute would have run beside: what moved data, where that
+    is known (``transfers``), as who waits for a peer waits whatever runs beside it."""
+    return exposed & held if transfers is None else exposed & held & transfers
+
+
 def enqueued(launch: Int64s, start: Int64s, loading: Intervals) -> Int64s:
     """When the device got each launch: a call that loads the kernel first hands it over last."""
     if not len(loading):

@@ -189,8 +189,8 @@ def test_a_missing_rank_is_said_and_leaves_the_rest(slow_rank: Traces) -> None:
 def test_a_missing_rank_hides_no_slow_edge(slow_link: Traces, missing: int) -> None:
     ((_, *ends),) = places(derived(slow_link))
     left = places(derived({rank: t for rank, t in slow_link.items() if rank != missing}))
-    # Without either end of four ranks' edge, its stagger and a clock look alike.
-    assert len(left) == (missing not in ends)
+    # Without either end of four ranks' edge, its stagger and a clock may look alike.
+    assert len(left) == 1 or (missing in ends and not left)
     assert all(src in ends or dst in ends for _, src, dst in left)
 
 

@@ -30,6 +30,9 @@ reach most of that; in a job, where compute runs beside them, less."""
 UNKNOWN_MACHINE = 0.05
 """Chance that a job runs on a machine that the table does not have: it has those of NVIDIA and of
 the three large clouds."""
+USUAL_TIMES = 4.0
+"""What small calls take in nccl-tests' tables over NCCL's own estimate of their latency
+(benchmarks/calibration.py: the estimate is 0.27 of it in the middle, up to 64 KB)."""
 _RELEASE = (2, 21, 0)
 """Latencies differ by a few us between releases (model/nccl/constants.json)."""
 
@@ -78,18 +81,25 @@ def assumed_links(data: Inputs, home: Mapping[int, Home]) -> dict[bool, Sequence
 
 
 class _Nvlink:
-    """Calls inside a host, over the device's own links."""
+    """Calls inside a host, over the device's own links.
+
+    What latency decides of a call is known no better than NCCL's own estimates of it are.
+    """
 
     def __init__(self, device: Device) -> None:
         assert device.link_gbps is not None
         share, self.error = EFFICIENCY[True]
         self.rate = device.link_gbps * share
+        self.machines = [one.name for one in machines_with(device.name)]
 
     def __call__(self, kind: Kind, members: Members) -> tuple[float, float] | None:
         factor = bus_factor(kind.op, kind.ranks)
         if kind.hosts > 1 or factor is None or members.message:
             return None
-        return math.log(kind.bytes * factor / self.rate), self.error
+        alone = replace(kind, hosts=1)
+        latency = max((_latency_ns(name, alone, kind.ranks) for name in self.machines), default=0.0)
+        took = latency + kind.bytes * factor / self.rate
+        return math.log(took), math.hypot(self.error, math.log(USUAL_TIMES) * latency / took)
 
 
 class _Job:

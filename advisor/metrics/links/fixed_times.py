@@ -14,13 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.metrics.links.durations import CALL, Durations
-from advisor.metrics.links.expected import Assumption
+from advisor.metrics.links.expected import USUAL_TIMES, Assumption
 from advisor.metrics.rings.nccl import PASSES
 
-_USUAL_TIMES = 4.0
-"""What small calls take in nccl-tests' tables over NCCL's own estimate of their latency
-(benchmarks/calibration.py: the estimate is 0.27 of it in the middle, up to 64 KB)."""
-MANY_TIMES = 2.5 * _USUAL_TIMES
+MANY_TIMES = 2.5 * USUAL_TIMES
 """Beyond any of those tables."""
 SIZE_RANGE = 2.0
 """Largest message over smallest that lets a slope be told from an intercept."""
@@ -65,7 +62,7 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
     # Less of a call's time is what a line is off by, as protocols change with sizes.
     if low < MANY_TIMES * usual_ns or low < CALL * took:
         return None
-    added = [max(0.0, ns - _USUAL_TIMES * usual_ns) for ns in (low, min(begins, high), high)]
+    added = [max(0.0, ns - USUAL_TIMES * usual_ns) for ns in (low, min(begins, high), high)]
     share = (added[0] / took, added[1] / took, added[2] / took)
     passes = PASSES.get(kinds[0].kind.op, 1)
     return Fixed(share, added[1] / passes, sum(one.calls for one in kinds))

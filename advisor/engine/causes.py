@@ -23,6 +23,7 @@ _NEARLY = 0.8
 _TIE = 0.8
 # Of what other programs take on the machine: what the job itself can change comes first.
 MACHINES = frozenset({"no-free-core"})
+_OF_LINKS = frozenset({"communication", "fabric"})
 # What a rule says of the time it claims: where it goes, who holds it up, or why.
 _DEPTH = {"where": 0, "who": 1, "why": 2}
 
@@ -81,6 +82,8 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
         for other, (cause, theirs) in enumerate(ordered):
             if other == index or other in parent or cause.run != item.run or not depth[other]:
                 continue
+            if _only_moves(cause, item, rules):
+                continue
             share = _share(ordered[index], ordered[other])
             if _is_beside(ordered[index], ordered[other], rules):
                 share = 1.0
@@ -116,6 +119,14 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
         elif together and (first := _first_beside(index, ordered, parent, rules)) is not None:
             parent[index] = first
     return parent
+
+
+def _only_moves(cause: Finding, effect: Finding, rules: Mapping[str, Rule]) -> bool:
+    """Whether one says when calls run, which is not why a place of the network is slow."""
+    moves = cause.rule in rules and rules[cause.rule].category == "overlap"
+    place = rules.get(effect.rule)
+    is_place = place is not None and place.says == "who" and place.category in _OF_LINKS
+    return moves and is_place and not effect.is_option()
 
 
 def _first_beside(

@@ -88,6 +88,21 @@ FROM placed p LEFT JOIN rank s ON s.rank = p.src LEFT JOIN rank d ON d.rank = p.
     -- of calls whose other ranks were not recorded nothing tells what slows them: there they stay as slow
     AND (kind = 'network' OR w.gain_ns >= own_low_ns OR (SELECT ranks_read >= world_size FROM facts));
 
+-- Groups whose calls go over a place that is slow, with what is left of a call where it is mended: no
+-- setting of the job gives what the place costs.
+--   left_share: of a call's transfer
+CREATE VIEW sound_group AS
+SELECT process_group, 1 - max((p.share ->> 1)::DOUBLE) AS left_share
+FROM process_group g LEFT JOIN group_host h USING (process_group) JOIN (
+  SELECT share, near, try_cast(evidence AS JSON) ->> '$.link' AS reach,
+    (try_cast(evidence AS JSON) -> '$.far')::INTEGER[] AS far
+  FROM slow_place
+  WHERE kind <> 'network' AND coalesce(probability, 1) > 0.5
+    AND coalesce(probe, '') NOT IN ('names', 'denies')) p
+  ON list_has_any(g.ranks, p.near) AND list_has_any(g.ranks, coalesce(p.far, g.ranks))
+    AND coalesce((coalesce(h.hosts, 2) > 1) = (p.reach = 'between'), true)
+GROUP BY process_group;
+
 -- All that lies between hosts, where machines with the device have a faster network: it may be slow.
 --   exposed_ns: exposed communication per step, mean over ranks
 --   taken_ns: that, and what compute takes longer beside transfers

@@ -82,7 +82,7 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
         for other, (cause, theirs) in enumerate(ordered):
             if other == index or other in parent or cause.run != item.run or not depth[other]:
                 continue
-            if _only_moves(cause, item, rules):
+            if _uses_less(cause, item, rules):
                 continue
             share = _share(ordered[index], ordered[other])
             if _is_beside(ordered[index], ordered[other], rules):
@@ -121,12 +121,16 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
     return parent
 
 
-def _only_moves(cause: Finding, effect: Finding, rules: Mapping[str, Rule]) -> bool:
-    """Whether one says when calls run, which is not why a place of the network is slow."""
-    moves = cause.rule in rules and rules[cause.rule].category == "overlap"
-    place = rules.get(effect.rule)
-    is_place = place is not None and place.says == "who" and place.category in _OF_LINKS
-    return moves and is_place and not effect.is_option()
+def _uses_less(cause: Finding, effect: Finding, rules: Mapping[str, Rule]) -> bool:
+    """Whether one says when calls run or what they carry, which is not why a place of the network
+    is slow; a place that only may be, as far as it may give more than sending less over it."""
+    change, place = rules.get(cause.rule), rules.get(effect.rule)
+    if change is None or place is None or place.says != "who" or place.category not in _OF_LINKS:
+        return False
+    gives_more = (effect.savings_ns or 0) > (cause.savings_ns or 0)
+    if effect.is_option():
+        return change.category == "volume" and gives_more
+    return change.category in ("overlap", "volume")
 
 
 def _first_beside(

@@ -211,6 +211,20 @@ def test_when_calls_run_is_not_why_a_link_is_slow() -> None:
     assert names(merge([claimed(unlikely, 1.0, 1, 2), waits], RULES)) == [waits[0].rule]
 
 
+def test_a_network_that_may_give_more_is_no_effect_of_sending_less_over_it() -> None:
+    """57 ms a step, 22 of them a slow network's (simulated): only replicas were advised."""
+    gain = {"savings_low_ns": 8_500_000, "savings_high_ns": 22_300_000}
+    shard = finding("full-shard-across-nodes", 15_400_000, "critical", **gain)
+    option = {"basis": Basis.OPTION, "savings_low_ns": 0, "savings_high_ns": 26_400_000}
+    network = finding("network-bound", 21_100_000, **option)
+    both = [claimed(shard, 1.0, 1, 2), claimed(network, 1.0, 1, 2)]
+    assert names(merge(both, RULES)) == [shard.rule, network.rule]
+    less = network.model_copy(update={"savings_ns": 15_000_000})
+    assert names(merge([both[0], claimed(less, 1.0, 1, 2)], RULES)) == [shard.rule]
+    hidden = finding("prefetch-missing", 15_400_000, "critical", **gain)  # costs nothing any more
+    assert names(merge([claimed(hidden, 1.0, 1, 2), both[1]], RULES)) == [hidden.rule]
+
+
 def test_what_a_machine_explains_only_by_way_of_a_late_rank_the_job_can_change() -> None:
     """A rank lacks cores, is late for it, and sends objects that its peers wait for."""
     cores = claimed(finding("no-free-core", 37_000_000), 1.0, 1, 2, 3, 4)

@@ -29,3 +29,14 @@ CREATE VIEW heavy_stage AS
 SELECT unnest(ranks) AS rank FROM (
   SELECT list(rank) AS ranks, quantile_disc(compute_ns, 0.5) AS own_ns FROM pipeline_stage GROUP BY stage)
 QUALIFY own_ns > 1.1 * avg(own_ns) OVER ();
+
+-- Calls within a stage that come with each micro-batch: activations and tokens, not gradients.
+CREATE VIEW inner_call AS
+WITH often AS (
+  SELECT rank, op, process_group FROM call JOIN pipeline_stage USING (rank)
+  WHERE op NOT IN ('send', 'recv')
+    AND (op = 'all_to_all' OR process_group IN (SELECT process_group FROM activation_group))
+  GROUP BY rank, op, process_group
+  HAVING count(*) >= any_value(micro_batches) * (SELECT count(*) FROM used_step))
+SELECT c.* FROM call c JOIN often o ON o.rank = c.rank AND o.op = c.op
+  AND o.process_group IS NOT DISTINCT FROM c.process_group;

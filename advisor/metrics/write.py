@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.metrics.collectives.call import Call, when_moving
 from advisor.metrics.collectives.groups import process_groups
-from advisor.metrics.collectives.spans import NODE, update_spans
+from advisor.metrics.collectives.spans import HOOKING, calling, update_spans
 from advisor.metrics.host.lead import IdleSplit, asked_late, split_idle
 from advisor.metrics.host.queue import stream_waits
 from advisor.metrics.host.stretches import held_compute, kept_alone
@@ -136,7 +136,7 @@ def write_breakdowns(con: Any, data: RunData) -> None:
             }
             if one.gaps is not None:
                 extra["idle_hooks_ns"] = one.gaps.in_hooks(
-                    one.spans.select(NODE).intervals()
+                    one.spans.select(HOOKING).intervals()
                 ).covered(low, high)
                 late = asked_late(data.calls[rank], line, one.gaps)
                 exposed = one.occupancy.exposed_comm
@@ -151,6 +151,8 @@ def write_breakdowns(con: Any, data: RunData) -> None:
             if idle is not None:
                 updates = update_spans(one.spans).intervals()
                 extra["idle_optimizer_ns"] = (idle.host & updates).covered(low, high)
+                called = calling(data.events, rank)
+                extra["idle_calls_ns"] = (idle.host & called).covered(low, high)
             of_steps.add(
                 {
                     **_breakdown(data.run, rank, low, high, windows, one, transfers, idle),

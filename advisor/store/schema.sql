@@ -129,6 +129,7 @@ CREATE TABLE rank_content (
   cpu_ops BIGINT NOT NULL,          -- operators on host threads
   runtime_calls BIGINT NOT NULL,    -- calls of the CUDA or HIP runtime and driver
   launches BIGINT NOT NULL,         -- of them launches, copies and fills
+  launch_ns BIGINT,                 -- median time of a call that launches a kernel; null without any
   annotations BIGINT NOT NULL,      -- annotated ranges
   python_calls BIGINT NOT NULL,     -- Python functions
   backend_spans BIGINT NOT NULL,    -- spans of a host-driven backend such as gloo
@@ -246,6 +247,7 @@ CREATE TABLE step_breakdown (
   idle_host_ns BIGINT,              -- idle because the host was late; null on CPU
   idle_optimizer_ns BIGINT,         -- of idle_host_ns: while the host ran the optimizer's step; null on CPU
   idle_hooks_ns BIGINT,             -- of idle_host_ns: long stretches while the host was in one node of autograd; null on CPU
+  idle_calls_ns BIGINT,             -- of idle_host_ns: while the host was in a call of c10d; null on CPU
   idle_launch_gap_ns BIGINT,        -- idle although queued; null on CPU
   idle_sync_ns BIGINT,              -- idle because the host had waited for the device; null on CPU
   late_comm_host_ns BIGINT,         -- of exposed_comm_ns: gathers that a late host asked for too late; null on CPU

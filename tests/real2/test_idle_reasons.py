@@ -236,6 +236,38 @@ def test_python_in_hooks_of_autograd_is_told_from_slow_launches(
     assert ("register_comm_hook" in str(found.fix[0])) == hooked
 
 
+def test_the_node_of_a_compiled_backward_pass_is_no_hook(tmp_path: Path) -> None:
+    """Its host stands still for 2 ms in it: a hook was blamed, where the whole pass is one node."""
+    trace = _alone()
+    for begin in _steps(trace, 6, 20_000):
+        for at in range(6):
+            start = begin + 3_000 * at
+            trace.kernel(GEMM, start + 5, 300, start)
+            trace.host(
+                "autograd::engine::evaluate_function: CompiledFunctionBackward", start + 10, 2300
+            )
+            trace.kernel(GEMM, start + 2_320, 500, start + 2_310)
+    with _loaded(tmp_path, trace) as run:
+        (late,) = run.sql("SELECT median(idle_hooks_ns) / 1e6 AS ms FROM step_breakdown")["ms"]
+    assert late == 0
+
+
+def test_what_launching_collectives_takes_of_the_idle_time_is_told(tmp_path: Path) -> None:
+    """After backward 50 tensors are reduced one by one: 20 µs each, 100 of the host."""
+    trace = _alone()
+    for begin in _steps(trace, 6, 20_000):
+        trace.kernel(GEMM, begin + 5, 10_000, begin)
+        for at in range(50):
+            start = begin + 10_000 + 120 * at
+            trace.host("c10d::allreduce_", start + 10, 105)
+            trace.kernel(REDUCE, start + 120, 20, start + 110)
+    with _loaded(tmp_path, trace) as run:
+        (late,) = run.sql("SELECT median(idle_calls_ns) / 1e6 AS ms FROM step_breakdown")["ms"]
+        (took,) = run.sql("SELECT any_value(launch_ns) AS ns FROM rank_content")["ns"]
+    assert late == pytest.approx(50 * 0.1, rel=0.1)
+    assert took < 10_000
+
+
 @pytest.mark.parametrize(
     ("saved", "named"), [(40_000, "checkpoint.save"), (25_000, "checkpoint.save"), (6_000, None)]
 )

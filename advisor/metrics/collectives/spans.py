@@ -27,6 +27,9 @@ FORWARD = re.compile(r"^FSDP::\w*forward|(DataParallel|FullyShardedDataParallel)
 MARKED_FORWARD = re.compile(rf"^## forward ##$|{FORWARD.pattern}")
 STEP = re.compile(r"^## optimizer ##$|^Optimizer\.step#")
 NODE = re.compile(rf"^{AUTOGRAD}")
+HOOKING = re.compile(rf"^{AUTOGRAD}: (?!CompiledFunctionBackward)")
+"""Nodes in which Python runs as in a hook: that of what torch.compile made is a whole backward pass
+(torch/_functorch/_aot_autograd/runtime_wrappers.py)."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,20 @@ def host_spans(events: Events, rank: int) -> Spans:
     own = np.isin(ran["tid"], spans.select(STEP).tid)
     starts: Int64s = ran["start_ns"][own & ~nodes.intervals().contains(ran["start_ns"])]
     return replace(spans, operators=starts)
+
+
+def calling(events: Events, rank: int) -> Intervals:
+    """When a host is in c10d: until it has launched a call, or told a stream to wait for one."""
+    found = events.read(
+        rank,
+        """
+        SELECT rank, start_ns, start_ns + dur_ns AS end_ns FROM event
+        WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'cpu_op' AND device IS NULL
+          AND (name = 'record_param_comms' OR starts_with(name, 'c10d::'))
+          AND start_ns IS NOT NULL AND dur_ns > 0 ORDER BY rank
+        """,
+    )
+    return Intervals.of(found["start_ns"], found["end_ns"])
 
 
 def backward_passes(spans: Spans) -> Intervals | None:

@@ -83,6 +83,7 @@ _KINDS = """
     SELECT rank, count(*) FILTER (class = 'cpu_op') AS cpu_ops,
       count(*) FILTER (class = 'runtime') AS runtime_calls,
       count(*) FILTER (class = 'runtime' AND regexp_matches(name, '^(cuda|hip|cu[A-Z]).*(Launch|Memcpy|Memset)')) AS launches,
+      median(dur_ns) FILTER (class = 'runtime' AND contains(name, 'LaunchKernel'))::BIGINT AS launch_ns,
       count(*) FILTER (class = 'annotation' AND category IS DISTINCT FROM 'Trace' AND dur_ns > 0) AS annotations,
       count(*) FILTER (class = 'python') AS python_calls,
       count(*) FILTER (class = 'comm' AND device IS NULL) AS backend_spans,
@@ -172,7 +173,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
     blocking = dict(rows(con, _BLOCKING, [run])) if on_device else {}
     ((torchs,),) = rows(con, "SELECT bool_or(format = 'kineto') FROM source WHERE run = $1", [run])
     found = []
-    for rank, ops, runtime, launches, notes, python, spans, updates, graphs, events in kinds:
+    for rank, ops, runtime, launches, took, notes, python, spans, updates, graphs, events in kinds:
         all_ns, known_ns, unknown, groups, by_torch = kernels.get(rank, (0, 0, [], Counter(), None))
         found.append(
             {
@@ -181,6 +182,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
                 "cpu_ops": ops,
                 "runtime_calls": runtime,
                 "launches": launches,
+                "launch_ns": took,
                 "annotations": notes,
                 "python_calls": python,
                 "backend_spans": spans,

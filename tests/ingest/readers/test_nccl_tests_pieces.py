@@ -55,6 +55,18 @@ def test_two_tables_written_into_each_other_are_of_two_processes() -> None:
     assert {m.apart for m in parse(after).measurements} == {None}
 
 
+def test_a_container_whose_name_begins_with_a_digit_breaks_a_row() -> None:
+    """waynehacking8/nccl-collectives-bench (H100): NCCL's lines follow figures without a space."""
+    nccl = "38dcf168f605:1375:1375 [0] NCCL INFO AllReduce: 268435456 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}\n"
+    rank = "#  Rank  0 Group  0 Pid   1375 on 38dcf168f605 device  0 [0000:41:00] NVIDIA H100 80GB HBM3\n"
+    begin = "   268435456      67108864     float     sum      -1"
+    row = f"{begin}{nccl}{nccl}  1346.49  199.36  199.36       0{nccl}{nccl}  1346.13  199.41  199.41       0\n"
+    expected = [(False, 1346.49, 199.36, 0), (True, 1346.13, 199.41, 0)]
+    assert figures(parse(f"{rank}{HEADER}{row}")) == expected
+    apart = row.replace("-1" + nccl, "-1\n" + nccl).replace("0" + nccl, "0\n" + nccl)
+    assert figures(parse(f"{HEADER}{apart}")) == expected
+
+
 def test_the_lines_around_a_table_are_no_errors_of_a_job(tmp_path: Path) -> None:
     footer = "# Errors with asterisks indicate errors that have exceeded the maximum threshold.\n"
     path = tmp_path / "rccl.txt"

@@ -55,11 +55,25 @@ class Devices:
     started: int | None = None
     """Ranks that the line which started the program asks for."""
 
+    _digits_first: set[str] = field(default_factory=set)
+
     def see(self, group: str, rank: int, host: str) -> None:
         """One line of the list."""
         self.ranks.setdefault(group, set()).add(rank)
         self.hosts.setdefault(group, set()).add(host)
         self.listed[group, rank] += 1
+        if host[:1].isdigit():
+            self._digits_first.add(host)
+
+    def before_host(self, line: str) -> str:
+        """What stands before NCCL's message, where its host's name (a container's) begins with a
+        digit, which would end the figure that it follows without a space.
+        """
+        for host in self._digits_first:
+            before, found, after = line.partition(f"{host}:")
+            if found and "NCCL " in after:
+                return before
+        return line
 
     @property
     def apart(self) -> int | None:

@@ -32,7 +32,8 @@ TYPES = frozenset(f"{_TYPE_NAMES} {_TYPE_NAMES_FP8}".split())
 
 _PREFIX = r":\d{1,10}:\d{1,10} \[-?\d{0,4}\] ?NCCL .*"
 _FOREIGN = re.compile(
-    r"(?:\[\d{1,9}\]\s|\[\d{4}-\d\d-\d\d [\d:]{1,20}\]\s){0,4}[A-Za-z][\w.\-]{0,255}"
+    r"(?:\[\d{1,9}\]\s|\[\d{4}-\d\d-\d\d [\d:]{1,20}\]\s){0,4}"
+    r"(?:(?<!\S)\d|[A-Za-z])[\w.\-]{0,255}"
     + _PREFIX
     + r"|\[\d{1,9}\]\s{1,9}\S{1,255}"
     + _PREFIX
@@ -91,7 +92,8 @@ class TableParser:
         """Take one line (without colours); True when it belonged to nccl-tests."""
         if "NCCL " in line and self._pending is None and _only_prefix(line):
             return False
-        text = _TIMESTAMP.sub("", _FOREIGN.sub("", without_launcher(line)))
+        text = self._devices.before_host(line) if "NCCL " in line else line
+        text = _TIMESTAMP.sub("", _FOREIGN.sub("", without_launcher(text)))
         stripped = text.strip()
         if not stripped:
             return False

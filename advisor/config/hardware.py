@@ -37,6 +37,7 @@ class Device(FileModel):
 
     `mesh_gpus`: GPUs of the smallest board that joins each to each other by an equal part of its
     links; 1 where every board has a switch, None where links are bridges that a card may lack.
+    `gpudirect`: whether a NIC may reach its memory by itself (GPUDirect RDMA).
     """
 
     name: str
@@ -51,6 +52,7 @@ class Device(FileModel):
     link_gbps: float | None = Field(default=None, gt=0)
     link_source: str | None = None
     mesh_gpus: int | None = Field(default=None, ge=1)
+    gpudirect: bool = True
 
     @field_validator("peak_tflops")
     @classmethod

@@ -80,8 +80,10 @@ _TABLES: dict[str, dict[str, str]] = {
     "ref_device": {
         "name": _TEXT,
         "phrases": "VARCHAR[]",
-        **dict.fromkeys(("peak_bf16_flops", "peak_16bit_flops", "peak_fp32_flops"), "DOUBLE"),
+        **dict.fromkeys(("peak_bf16_flops", "peak_16bit_flops"), "DOUBLE"),
+        **dict.fromkeys(("peak_tf32_flops", "peak_fp32_flops"), "DOUBLE"),
         **dict.fromkeys(("memory_bytes", "link_gbps", "pcie_gbps"), "DOUBLE"),
+        "gpudirect": "BOOLEAN",
         "source": _TEXT,
     },
 }
@@ -154,9 +156,11 @@ def _device_row(device: Device) -> dict[str, Any]:
         "phrases": device.match,
         "peak_bf16_flops": device.peak_flops("bf16"),
         "peak_16bit_flops": max(of_16_bits, default=None),
+        "peak_tf32_flops": device.peak_flops("tf32"),
         "peak_fp32_flops": device.peak_flops("fp32"),
         "memory_bytes": device.memory_gb * 1e9,
         "link_gbps": device.link_gbps,
         "pcie_gbps": device.pcie_gbps,
+        "gpudirect": device.gpudirect,
         "source": device.link_source or device.peak_source,
     }

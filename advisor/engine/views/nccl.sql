@@ -94,14 +94,16 @@ WHERE m.members = len(g.ranks);
 --   name: of the device
 --   peak_bf16_flops: per second, dense
 --   peak_16bit_flops: per second, dense: of bf16 or float16, whichever it has
+--   peak_tf32_flops: per second, dense, of fp32 numbers on tensor cores
 --   peak_fp32_flops: per second, dense
 --   memory_bytes: of one device
 --   link_gbps: of one device, by data sheet, GB/s
 --   pcie_gbps: of its PCIe x16 one way, GB/s
+--   gpudirect: whether a NIC may reach its memory (GPUDirect RDMA)
 --   figures: where the figures are from
 CREATE VIEW named_device AS
-SELECT r.device_name, r.source, d.name, d.peak_bf16_flops, d.peak_16bit_flops, d.peak_fp32_flops,
-  d.memory_bytes, d.link_gbps, d.pcie_gbps, d.source AS figures
+SELECT r.device_name, r.source, d.name, d.peak_bf16_flops, d.peak_16bit_flops, d.peak_tf32_flops,
+  d.peak_fp32_flops, d.memory_bytes, d.link_gbps, d.pcie_gbps, d.gpudirect, d.source AS figures
 FROM (SELECT DISTINCT device_name, NULL AS source FROM rank WHERE device_name IS NOT NULL
   UNION ALL SELECT name, min(source) FROM topology WHERE kind = 'device' GROUP BY name) r
 JOIN (SELECT *, unnest(phrases) AS phrase FROM ref_device) d

@@ -93,6 +93,34 @@ def test_what_is_reduced_by_hand_between_backward_and_optimizer(
     assert [call.is_gradient for call in calls] == gradients
 
 
+@pytest.mark.parametrize(
+    ("by_hand", "gradients"),
+    [((2_000_000, 2_000_000), False), ((2_000_000,), True)],
+    ids=["as many bytes", "a part that DDP ignores"],
+)
+def test_what_ddp_has_reduced_is_no_gradient_again(
+    by_hand: tuple[int, ...], gradients: bool
+) -> None:
+    hooked = [(0, "bucket 0", 22, 1_000_000), (1, "bucket 1", 30, 3_000_000)]
+    calls = [
+        Call(0, "all_reduce", now, now + 1, event_id=n, enqueue=now, thread=2, bytes=size,
+             group="0", step=1, module=module)
+        for n, module, now, size in hooked
+    ] + [
+        Call(0, "all_reduce", 50 + n, 51 + n, event_id=9 + n, enqueue=50 + n, thread=1, bytes=size,
+             group="0", step=1)
+        for n, size in enumerate(by_hand)
+    ]  # fmt: skip
+    leaf = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+    found = spans(
+        ("Optimizer.zero_grad#SGD.zero_grad", 1, 1, 2),
+        *((leaf, 2, now - 1, now + 1) for *_, now, _ in hooked),
+        ("Optimizer.step#SGD.step", 1, 60, 70),
+    )
+    set_phases(calls, found)
+    assert [call.is_gradient for call in calls] == [True, True, *([gradients] * len(by_hand))]
+
+
 def test_hybrid_sharding_sums_gradients_over_its_replicas() -> None:
     """FSDP2 asks for both reductions in one range; an all-reduce of activations is in none."""
     asked = [("reduce_scatter", 22), ("all_reduce", 24), ("all_reduce", 32)]

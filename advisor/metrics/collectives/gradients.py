@@ -1,5 +1,5 @@
 """Gradient reductions of each step and the backward passes they belong to: rows of
-``param_bucket`` and ``gradient_sync``.
+``param_bucket`` and ``gradient_sync``. What a script reduces once more by hand is none of them.
 
 With it comes how often a step gathers the same parameters: by their module's name, else by size.
 """
@@ -19,6 +19,23 @@ from advisor.metrics.timeline.intervals import Int64s, Intervals
 # Sizes that a group gathers and reduces alike are modules of FSDP; others (DeepSpeed's buckets)
 # tell nothing. Nearly all bytes that are gathered must be of such sizes.
 _LEAST_ALIKE = 0.9
+_AS_MANY = 0.02  # of a pass's bytes: norms and biases that look like metrics
+
+
+def drop_repeated(calls: Sequence[Call], passes: Intervals) -> None:
+    """Clear ``is_gradient`` of what a script sums by hand behind a backward pass whose hooks have
+    summed as many bytes of the group: the same gradients (rule gradients-reduced-again)."""
+    summed = [call for call in calls if call.is_gradient and call.op == "all_reduce"]
+    asked = np.array([call.asked for call in summed], dtype=np.int64)
+    within = (np.searchsorted(passes.start, asked, side="right") - 1).tolist()
+    hooked, by_hand = Counter[tuple[int, str | None]](), Counter[tuple[int, str | None]]()
+    for call, one in zip(summed, within, strict=True):
+        of_phase = by_hand if call.phase == "other" else hooked
+        of_phase[one, call.group] += call.bytes or call.count_bytes() or 0
+    for call, one in zip(summed, within, strict=True):
+        once, again = hooked[one, call.group], by_hand[one, call.group]
+        if call.phase == "other" and once and abs(again - once) <= _AS_MANY * once:
+            call.is_gradient = False
 
 
 def bucket_rows(run: str, rank: int, calls: Sequence[Call], spans: Spans) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.gradients import drop_repeated
 from advisor.metrics.collectives.modules import set_modules
 from advisor.metrics.collectives.redundant import TINY_BYTES
 from advisor.metrics.collectives.spans import (
@@ -69,6 +70,9 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
         spans.select(_FSDP2_REDUCES), asked, thread, False
     )
     _set_gradients(calls, around, small, in_hook, len(leaves.start))
+    passes, updates = backward_passes(spans), len(spans.select(STEP).start)
+    if passes is not None:
+        drop_repeated(calls, passes)
     chosen = [
         (call, bool(early))
         for call, behind, early, tiny in zip(
@@ -76,7 +80,6 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
         )
         if behind and not tiny and call.phase == "other" and call.op in _HANDS_OUT
     ]
-    passes, updates = backward_passes(spans), len(spans.select(STEP).start)
     per_update = max(1, round(len(passes) / updates)) if passes is not None and updates else 1
     _set_handed_out(calls, chosen, per_update, marked=around.forward_is_marked)
     if not around.forward_is_marked:

@@ -125,6 +125,9 @@ def test_too_few_steps_are_no_verdict() -> None:
     assert (lines["  vs base"][1], lines["  95 % low"][1]) == ("+50 %", "-")
     assert any("b: 3 and 3 steps are too few" in said and "at least 4" in said
                for said in notes(found))  # fmt: skip
+    assert rows.headline(found).endswith("(3 and 3; 4 needed).")
+    drifting = compared(run_of("a", [*range(100, 112)]), run_of("b", [*range(150, 162)]))
+    assert "(12 and 12, neighbours alike; " in rows.headline(drifting)
     (verdict,) = _judge(("step_time", 0.03), found)
     assert (verdict.status, verdict.word) == (2, "INCONCLUSIVE")
     assert "at least 4 in each run (advisor record --steps" in verdict.line

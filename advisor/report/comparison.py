@@ -64,6 +64,7 @@ def _against(found: Comparison, row: RunFigures, change: Difference) -> str:
         "because": why(found, row, change),
         "steps": " and ".join(map(str, change.steps)),
         "needed": change.steps_needed,
+        "alike": change.autocorrelation,
         "mean_share": after_ns / before_ns - 1,
     }
     code = outcome(found.base, row, change)

@@ -226,11 +226,7 @@ def _write_summaries(con: Any, data: RunData) -> None:
     operations = {call.op for calls in data.calls.values() for call in calls}
     if operations:
         con.execute(TRAFFIC, [data.run])
-    if any(
-        may_be_redundant(c.op, c.bytes, by_hand=c.is_gradient and c.phase != "backward")
-        for own in data.calls.values()
-        for c in own
-    ):
+    if any(may_be_redundant(call.op, call.bytes) for own in data.calls.values() for call in own):
         con.execute(REDUNDANT, [data.run])
     if "all_gather" in operations:
         con.execute(PARAMETER_COPIES, [data.run])

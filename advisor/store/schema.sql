@@ -369,7 +369,7 @@ CREATE TABLE traffic (
 -- Collectives that a step repeats or could do without.
 CREATE TABLE redundant (
   run VARCHAR NOT NULL,             -- run
-  kind VARCHAR NOT NULL,            -- 'barrier', 'tiny' (scalars), 'logged' (a barrier and a scalar), 'buffers' (DDP's, before forward), 'parameters' (broadcast beside their reduced gradients), 'again' (gradients by hand, behind the hooks that reduced them), 'gradients' (sharded ones gathered whole before the optimizer), 'weights' (gathered beside forward's gathers of the same), 'objects' (Python's, pickled; the span has no waiting), 'shown' and 'gathered' (values of ranks with whole models, behind and before the gradients), 'repeated-gather' (same parameters gathered again in a step)
+  kind VARCHAR NOT NULL,            -- 'barrier', 'tiny' (scalars), 'logged' (a barrier and a scalar), 'buffers' (DDP's, before forward), 'parameters' (broadcast beside their reduced gradients), 'gradients' (sharded ones gathered whole before the optimizer), 'weights' (gathered beside forward's gathers of the same), 'objects' (Python's, pickled; the span has no waiting), 'shown' and 'gathered' (values of ranks with whole models, behind and before the gradients), 'repeated-gather' (same parameters gathered again in a step)
   process_group VARCHAR,            -- group
   op VARCHAR NOT NULL,              -- operation
   bytes BIGINT,                     -- size of one call; null for barriers

@@ -71,7 +71,6 @@ _NEEDLESS = {
     "barrier": "",
     "tiny": f"AND bytes <= {TINY_BYTES} AND NOT (op = 'broadcast' AND phase = 'forward')",
     "buffers": "AND phase = 'forward'",
-    "again": "AND phase <> 'backward' AND call_id IN (SELECT call_id FROM param_bucket)",
     "gathered": _KEPT,
     "shown": _KEPT,
 }

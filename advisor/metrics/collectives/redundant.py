@@ -20,13 +20,10 @@ _BURST_NS = 1_000_000
 _AS_MANY_BYTES = 0.1
 
 
-def may_be_redundant(op: str, size: int | None, *, by_hand: bool = False) -> bool:
-    """Whether REDUNDANT has to look at such a call: to plan it takes the database long.
-
-    ``by_hand``: it reduces gradients behind the backward pass.
-    """
+def may_be_redundant(op: str, size: int | None) -> bool:
+    """Whether REDUNDANT has to look at such a call: to plan it takes the database long."""
     if op in ("all_reduce", "reduce"):
-        return by_hand or (size is not None and size <= TINY_BYTES)
+        return size is not None and size <= TINY_BYTES
     return op in ("barrier", "broadcast", "all_gather", "gather")
 
 
@@ -73,12 +70,6 @@ handing AS (
 in_most AS ( -- in few steps they are saved or shown: no step of training needs them
   SELECT process_group, whole FROM handing WHERE whole IS NOT NULL GROUP BY ALL
   HAVING 2 * count(DISTINCT step) >= (SELECT max(steps) FROM steps)),
-twice AS ( -- what the hooks of a backward pass have reduced, by hand once more
-  SELECT DISTINCT rank, step, process_group, true AS by_hand FROM call c
-  JOIN param_bucket b USING (run, rank, step, call_id) WHERE op = 'all_reduce'
-  GROUP BY rank, step, process_group, backward_pass
-  HAVING abs(sum(c.bytes) FILTER (phase <> 'backward') / nullif(sum(c.bytes) FILTER (
-    phase = 'backward'), 0) - 1) <= {_AS_MANY_BYTES}),
 own_copies AS ( -- without a mark of any optimizer, it may be what hands them out
   SELECT process_group FROM sent SEMI JOIN handing USING (rank, step, op) WHERE handed
     AND EXISTS (FROM optimizing)
@@ -115,7 +106,6 @@ ordered AS (
       AND NOT (c.op = 'all_reduce' AND coalesce(phase, 'other') = 'other' AND bytes > 1
         AND coalesce(lag(c.op = 'reduce_scatter') OVER turn, false))
       AND bytes <= {TINY_BYTES} AND gradient IS NULL) AS small, gradient, whole_models,
-    coalesce(by_hand AND gradient AND c.op = 'all_reduce' AND phase <> 'backward', false) AS again,
     -- No forward pass since: no loss of this update is computed of it
     EXISTS (FROM forwards) AND coalesce(forward_ns < max(end_ns) FILTER (gradient) OVER (
       PARTITION BY c.rank, c.process_group ORDER BY c.start_ns), forward_ns IS NULL)
@@ -136,8 +126,6 @@ ordered AS (
       AND h.process_group IS NOT DISTINCT FROM c.process_group
       AND h.whole IS NOT DISTINCT FROM e.whole
     LEFT JOIN gradients b ON b.rank = c.rank AND b.call_id = c.call_id
-    LEFT JOIN twice t ON t.rank = c.rank AND t.step = c.step
-      AND t.process_group IS NOT DISTINCT FROM c.process_group
     LEFT JOIN reducing r ON r.process_group IS NOT DISTINCT FROM c.process_group
     ASOF LEFT JOIN forwards f
       ON f.rank = c.rank AND forward_ns <= coalesce(c.enqueue_ns, c.start_ns)
@@ -215,7 +203,6 @@ timed AS (
           + CASE WHEN sizes_ahead THEN next_ns ELSE end_ns END - asked_ns
         WHEN handed THEN CASE WHEN lead(handed) OVER turn THEN next_ns ELSE end_ns END - asked_ns
         WHEN kept THEN end_ns - asked_ns
-        WHEN again THEN CASE WHEN lead(again) OVER turn THEN next_ns ELSE end_ns END - asked_ns
         WHEN goes_on THEN next_ns - asked_ns
         WHEN lag(goes_on) OVER turn THEN end_ns - asked_ns ELSE 0 END END AS span_ns
   FROM joined o
@@ -260,9 +247,6 @@ needless AS (
   SELECT 'parameters', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
   FROM timed WHERE handed AND op <> 'all_gather'
     AND EXISTS (FROM own_copies o WHERE o.process_group IS NOT DISTINCT FROM timed.process_group)
-  UNION ALL
-  SELECT 'again', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
-  FROM timed WHERE again
   UNION ALL
   SELECT whole, process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
   FROM timed WHERE handed AND op = 'all_gather' AND EXISTS (FROM in_most m

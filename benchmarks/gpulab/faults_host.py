@@ -16,7 +16,7 @@ def _late_host(job: Job, size: float, step: float, rng: random.Random) -> Made:
     return Made(replace(job, host_factor=((rank, factor),)), Place(ranks=(rank,)))
 
 
-@fault("slow-hosts", "launch-bound", "compile; CUDA [Gg]raph; fused")
+@fault("slow-hosts", "launch-bound", "compile; CUDA [Gg]raph; fused; cores of its own")
 def _slow_hosts(job: Job, size: float, step: float, rng: random.Random) -> Made:
     factor = (1.0 + size) * step / _host_ns(job) * rng.uniform(1.0, 1.15)
     return Made(replace(job, host_factor=((-1, factor),)))

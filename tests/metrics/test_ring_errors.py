@@ -61,11 +61,9 @@ def test_the_same_order_in_every_group_may_be_the_clocks() -> None:
 
 def test_clocks_that_calls_fit_may_be_off_by_what_ntp_leaves() -> None:
     errors = _clock_errors([clock(3e4)], longest_ns=5e6)
-    assert sum(chance for chance, _ in errors) == pytest.approx(1)
-    assert max(error for _, error in errors) == 1e6
+    assert max(errors) == 3e5
 
 
 def test_clocks_are_off_by_no_more_than_the_longest_call_hides() -> None:
-    errors = _clock_errors([clock(3e4)], longest_ns=5e5)
-    assert sum(chance for chance, _ in errors) == pytest.approx(1)
-    assert max(error for _, error in errors) == 1e5
+    errors = _clock_errors([clock(3e4)], longest_ns=2e5)
+    assert max(errors) == 1e5

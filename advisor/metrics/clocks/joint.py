@@ -36,9 +36,6 @@ Node = object
 """A host, or (``_RANK``, rank) where its clock is not its host's."""
 _RANK = "own clock"
 
-NORMALLY_RIGHT = 0.5
-"""Of clocks that nothing contradicts: PTP keeps hosts within some us, NTP within a millisecond."""
-
 
 def joint_clocks(
     columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo], *, on_host: bool = False
@@ -219,8 +216,8 @@ def _settled(offsets: Mapping[Node, Offset], wake_ns: float) -> dict[Node, Offse
 
 
 def _likelier_none(seen: Offset, reach: float, wake_ns: float) -> bool:
-    """Whether a clock that seems off by so much, of ``reach`` either way, is likelier right."""
+    """Whether a clock that seems off by so much, of ``reach`` either way, is likelier right: clocks
+    that nothing contradicts are as often right as not."""
     error = max(seen.error, 0.5 * wake_ns)
     wide = 2 * reach / (error * math.sqrt(2 * math.pi))
-    odds = math.log(NORMALLY_RIGHT / (1 - NORMALLY_RIGHT)) + math.log(max(wide, 1.0))
-    return 0.5 * (seen.value / error) ** 2 < odds
+    return 0.5 * (seen.value / error) ** 2 < math.log(max(wide, 1.0))

@@ -14,16 +14,17 @@ from advisor.metrics.timeline.statistics import Floats, huber, median, quantile,
 
 SIGNIFICANT = 4.0
 """An offset must exceed this many standard errors, and ranks of one host differ by as many."""
-DRIFT_SPAN_NS = 2_000_000_000
-"""A drift needs this much time to show (50 ppm, a poor clock, is 50 us after one second)."""
 MOST_DRIFT = 500e-6
 """No clock drifts by more: NTP and the kernel correct up to 500 ppm, and quartz is off by under
 100. Ends that move apart faster do so for another reason."""
 MOST_WRONG = 0.05
 """Share of spans that were paired wrongly: a rank that leaves more of its calls before another came
 has another clock."""
-ENDS = 0.04
-"""Ends within a call are off their stagger by this share of the call's time."""
+MODEL_ERRORS = (0.001, 0.003, 0.01, 0.03, 0.1)
+"""Ends are off what is said of them by one of these shares of the call's time, alike in like calls
+of all groups: by less in a ring whose order is known (links/ring_patterns.py)."""
+DRIFT_SPAN_NS = 2_000_000_000
+"""A drift needs this much time to show (50 ppm, a poor clock, is 50 us after one second)."""
 STAGGER = 0.15
 """Standard deviation of the stagger between two hosts' ends, in the call's time: of a ring's
 2(n-1) rounds a slow edge holds ranks up to n - 2 apart (rings/schedule.py), which is half of the
@@ -127,13 +128,14 @@ def _regressed(pair: Pair, origin: int) -> Offset:
     skew = np.abs(np.array(pair.longer, dtype=np.float64))
     left = np.zeros(len(apart))
     times, late, errors = [], [], []
+    ends = math.hypot(*MODEL_ERRORS) / math.sqrt(len(MODEL_ERRORS))
     for numbers in kinds.values():
         # Where one side came late the ends depend on that, too.
         near = np.array(sorted(numbers, key=lambda n: skew[n])[: max(1, len(numbers) // 2)])
         noise = 1.2533 * spread(apart[near]) / math.sqrt(len(near))
         late.append(median(apart[near]))
         times.append(median(takes[near]))
-        errors.append(math.hypot(noise, ENDS * times[-1], 0.5 * pair.wake_ns))
+        errors.append(math.hypot(noise, ends * times[-1], 0.5 * pair.wake_ns))
         left[numbers] = apart[numbers] - late[-1]
     ops = [op for op, _ in kinds]
     own = np.array([[t * (op == one) for one in sorted(set(ops))]

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 
-from advisor.metrics.clocks.joint import NORMALLY_RIGHT
 from advisor.metrics.clocks.offsets import Clock
-from advisor.metrics.clocks.pairs import HOST_WAKE_NS, RANGE_NS, WAKE_NS
+from advisor.metrics.clocks.pairs import HOST_WAKE_NS, MODEL_ERRORS, RANGE_NS, WAKE_NS
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.ring_blocks import RESOLUTION_NS, Block
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.timeline.intervals import Bools
 from advisor.metrics.timeline.statistics import Floats
 
-_MODEL_ERRORS = (0.001, 0.003, 0.01, 0.03, 0.1)
-"""Ends are off the pattern by this share of the call's time, alike in like calls of all groups."""
-_OTHER_ERRORS, _OTHER_RINGS = (0.03, 0.1), 0.1
-"""The same where a group's calls do not go the way that the patterns take them to, and the chance
-of that: how a slow edge staggers a ring's ends depends on how its last loop is cut, and a tree or a
-switch has no such order. Without it one group whose order fits nothing would outweigh that its
-calls take four times as long as the others'."""
-_BY_NTP_NS = (1e5, 1e6)
-"""NTP keeps hosts of one network within tenths of a millisecond, at worst within one (RFC 5905)."""
-_AS_RECORDED = ((1e4, 0.5), (1e5, 0.45), (3e5, 0.05))
-"""How far off clocks are that nobody found to be off, ns (standard deviation), with its chance: by
-PTP some us, by NTP a tenth of a millisecond, and at worst one, which is three of these."""
+_KEPT = ((1e4, 0.5), (1e5, 0.45), (3e5, 0.05))
+"""How far off clocks are that nobody found to be off, ns (standard deviation), with its chance: PTP
+keeps hosts within some us, NTP those of one network within tenths of a millisecond and at worst
+within one (RFC 5905), which is three of these."""
 
 
 def freed(
@@ -67,25 +59,25 @@ def whitening(
     longest = max(one.time_ns for one in chosen)
     if free is None:
         known = [data.clocks[rank] for rank in ranks if rank in data.clocks]
-        clocks = [(math.log(p), by**2 * same_host) for p, by in _clock_errors(known, longest)]
-        errors = [
-            *((by, off_pattern, (1 - _OTHER_RINGS) / len(_MODEL_ERRORS)) for by in _MODEL_ERRORS),
-            *((by, np.diag(time_of**2), _OTHER_RINGS / len(_OTHER_ERRORS)) for by in _OTHER_ERRORS),
-        ]
+        clocks = [(0.0, by**2 * same_host) for by in _clock_errors(known, longest)]
+        # A group whose calls do not go as the patterns have it (a tree, another last loop) does not
+        # outweigh by an order that fits nothing what its calls take.
+        patterns = (off_pattern, np.diag(time_of**2))
     else:
         block_of = np.repeat(np.arange(len(sizes)), sizes)
         centred = np.eye(len(ranks)) - np.equal.outer(block_of, block_of) / np.repeat(sizes, sizes)
         clocks = _freed_errors([home[r] for r in ranks], free, same_host, longest, centred)
-        errors = [(by, off_pattern, 1.0) for by in _MODEL_ERRORS]
+        patterns = (off_pattern,)
     wake_ns = HOST_WAKE_NS if data.gloo else RESOLUTION_NS
     found = []
-    for error, pattern, likely in errors:
+    errors = [*product(MODEL_ERRORS, patterns)]
+    for error, pattern in errors:
         own = np.diag(noise**2 + wake_ns**2) + error**2 * pattern
         for chance, clock in clocks:
             lower = np.linalg.cholesky(shared + clock + own)
-            scale = -float(np.log(np.diag(lower)).sum()) + chance + math.log(likely)
+            scale = -float(np.log(np.diag(lower)).sum()) + chance
             found.append((np.linalg.inv(lower), scale))
-    told = [error for error, *_ in errors for _ in clocks] if free is not None else []
+    told = [error for error, _ in errors for _ in clocks] if free is not None else []
     return tuple(found), tuple(told)
 
 
@@ -106,13 +98,13 @@ def _freed_errors(
     # Where all are free, one is as it is, and the others beside it.
     count = len(free & {*own}) - (free >= {*own})
     occam = count * math.log(longest_ns / RANGE_NS)
-    kept = [(by, p) for by, p in _AS_RECORDED if by < longest_ns and not of_free.all()]
-    return [(math.log(p) + occam, moved + by**2 * still) for by, p in kept or _AS_RECORDED[:1]]
+    kept = [(by, p) for by, p in _KEPT if by < longest_ns and not of_free.all()]
+    return [(math.log(p) + occam, moved + by**2 * still) for by, p in kept or _KEPT[:1]]
 
 
-def _clock_errors(clocks: Sequence[Clock], longest_ns: float) -> list[tuple[float, float]]:
-    """How well hosts' clocks are known, ns, with the chance of each: as well as they should be
-    kept, or only as the calls tell, or in between, or as NTP keeps many.
+def _clock_errors(clocks: Sequence[Clock], longest_ns: float) -> list[float]:
+    """How well hosts' clocks are known, ns, each as likely: as well as they should be kept, or only
+    as the calls tell, or in between, or as NTP keeps many.
 
     That calls fit clocks that are right does not make these right: a constant of some 100 us is
     within what rings stagger by, until like calls of several sizes are compared. Off by more than
@@ -121,8 +113,6 @@ def _clock_errors(clocks: Sequence[Clock], longest_ns: float) -> list[tuple[floa
     sure = max((clock.residual_ns / 2 for clock in clocks), default=0.0)
     least = min(max((clock.doubt_ns for clock in clocks), default=0.0), longest_ns)
     if least <= sure:
-        return [(1.0, sure)]
+        return [sure]
     between = math.sqrt(max(sure, RESOLUTION_NS) * least)
-    others = [between, least, *(error for error in _BY_NTP_NS if least < error < longest_ns)]
-    rest = (1 - NORMALLY_RIGHT) / len(others)
-    return [(NORMALLY_RIGHT, sure), *((rest, error) for error in others)]
+    return [sure, between, least, *(by for by, _ in _KEPT if least < by < longest_ns)]

@@ -7,18 +7,22 @@ of a table is fitted and the others judged, as are, by eight sizes of one table,
 that cluster; of 8 x A100 each collective is judged by a fit of the
 others; each cluster by a fit of the other clusters of its kind; and each kind of machine by a fit
 of the others with as many nodes, which is what a profile of another kind of machine is worth.
-Printed are rows within 0.8 to 1.25 of what was measured.
+Printed are rows within 0.8 to 1.25 of what was measured; and what constants of
+advisor/metrics/links rest on.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from statistics import median, pstdev
 from typing import Any
 
 from advisor.config.hardware import machine
 from advisor.config.loader import read_plain
+from advisor.metrics.links.expected import latency_us
 from advisor.model.nccl.calibration import LEAST_ROWS, Calibration, Measured, fit
 from advisor.model.nccl.cost import predict
 from advisor.model.topology_machine import topology_of
@@ -131,8 +135,14 @@ def share(found: Sequence[float]) -> float:
     return sum(0.8 <= ratio <= 1.25 for ratio in found) / len(found)
 
 
+def small_times() -> list[float]:
+    """What calls up to 64 KB take over NCCL's latency: USUAL_TIMES (links/expected.py)."""
+    small = [row for name in MACHINES for row in rows_of(name) if row.prediction.bytes <= SMALL]
+    return [row.time_us / latency for row in small if (latency := latency_us(row.prediction))]
+
+
 def main() -> None:
-    """Print each table and the sum of each kind."""
+    """Print each table, the sum of each kind and what constants rest on."""
     sums: dict[tuple[str, bool], list[float]] = {}
     for kind, name, found in held_out():
         text = f"{kind:13}{name:24}"
@@ -148,6 +158,9 @@ def main() -> None:
     for (kind, small), values in sums.items():
         where = "up to 64 KB" if small else "above"
         print(f"all {kind} {where}: {share(values):.0%} of {len(values)}")
+    off, times = pstdev(map(math.log, sums["sizes", False])), small_times()
+    print(f"CALL (links/durations.py): sizes above 64 KB are off by {off:.2f}")
+    print(f"USUAL_TIMES: {median(times):.1f} in the middle, {max(times):.1f} at most")
 
 
 if __name__ == "__main__":

@@ -111,7 +111,8 @@ def _text(document: dict[str, Any]) -> str:
 
 def _links(document: dict[str, Any]) -> list[str]:
     """Rates of links between hosts and inside them, what is slow among its like, and caveats."""
-    from advisor.metrics.links.pair_hosts import FEWEST, compare
+    from advisor.metrics.links.durations import FEWEST_CALLS
+    from advisor.metrics.links.pair_hosts import compare
 
     hosts = dict(enumerate(document["hosts"]))
     pairs = pairs_of(document)
@@ -129,7 +130,7 @@ def _links(document: dict[str, Any]) -> list[str]:
     inner = () if loopback and across else found.inside
     uneven = [_line("UNEVEN" if loopback else "SLOW", one, ranks) for one in inner]
     lines += slow + uneven
-    if 0 < found.directions < FEWEST:
+    if 0 < found.directions < FEWEST_CALLS:
         lines.append(_TWO_HOSTS)
     if not slow and not uneven:
         lines.append("no link stands out")

@@ -209,16 +209,27 @@ def machine(name: str) -> Machine:
 
 
 @cache
+def _machines() -> tuple[Machine, ...]:
+    return tuple(map(machine, machine_names()))
+
+
+@cache
 def machine_sold_as(instance: str) -> Machine | None:
     """The machine of an instance type (p5.48xlarge), as its description begins with it."""
-    known = map(machine, machine_names())
-    return next((one for one in known if instance in one.description.split()[:2]), None)
+    return next((one for one in _machines() if instance in one.description.split()[:2]), None)
+
+
+@cache
+def gpus_per_nic() -> tuple[int, ...]:
+    """How many GPUs share a NIC on machines of the table that have several NICs."""
+    several = [(one.gpus_per_node, one.network.nics) for one in _machines()]
+    return tuple(sorted({max(gpus // nics, 1) for gpus, nics in several if nics > 1}))
 
 
 @cache
 def machines_with(device: str) -> tuple[Machine, ...]:
     """The machines of the table with a device."""
-    return tuple(one for one in map(machine, machine_names()) if one.device == device)
+    return tuple(one for one in _machines() if one.device == device)
 
 
 def device_of(found: Machine) -> Device:

@@ -156,7 +156,7 @@ def test_a_first_look_by_a_few_calls_leaves_the_right_location(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ring_lags, "_MOST_AT_ONCE", 4)
-    monkeypatch.setattr(ring_ends, "_FULL_LOOK", 8)  # of 99
+    monkeypatch.setattr(ring_ends, "MOST_RANKS", 8 * 16)  # 8 of 99
     fabric = Fabric(4, 4, sends={5: 0.6}, receives={5: 0.6})
     (found,) = rows(fabric, ddp(fabric))
     assert (found["kind"], found["src"], found["direction"]) == ("rank", 5, "both")
@@ -281,8 +281,8 @@ def test_working_in_parts_and_keeping_nothing_changes_nothing(
     fabric = Fabric(2, 2, sends={1: 0.5})
     plan = [Ask("all_reduce", world(fabric), size) for size in (20 * MB, 200 * MB)]
     whole = rows(fabric, plan)
-    monkeypatch.setattr(ring_patterns, "_MOST_AT_ONCE", 1)
-    monkeypatch.setattr(ring_reach, "AT_ONCE", 1)
+    monkeypatch.setattr(ring_patterns, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(ring_reach, "MOST_AT_ONCE", 1)
     monkeypatch.setattr(ring_reach, "_MOST_KEPT_BYTES", 0)
     assert whole
     assert rows(fabric, plan) == whole

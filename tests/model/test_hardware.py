@@ -13,6 +13,7 @@ from advisor.config.hardware import (
     device_of,
     devices,
     find_device,
+    gpus_per_nic,
     machine,
     machine_names,
     peak_flops,
@@ -186,3 +187,8 @@ def test_replicas_of_a_shard_each_have_their_share_of_one_slow_nic_only() -> Non
     # THEN that takes about as long as one reduction of everything: the same bytes, the same port
     whole = cluster.collective_s("allreduce", 1e9, Group(8, 8))
     assert shards == pytest.approx(whole, rel=0.15)
+
+
+def test_how_many_gpus_share_a_nic_is_read_from_machines_that_have_several() -> None:
+    """EFA's 32 beside 8 GPUs are each one's own; p4d has four, a PCIe server two."""
+    assert gpus_per_nic() == (1, 2, 4)

@@ -23,7 +23,7 @@ SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(30.0), 47))
 ALIKE = ((0.6, 0.02), (0.35, 0.05), (0.05, 0.15))
 """Probability and standard deviation of the logarithm by which healthy groups' times differ: equal
 groups', those of groups at other distances, and those beside other compute."""
-_UNKNOWN = 3.0
+_UNKNOWN = math.log(SLOWDOWNS[-1])
 """Standard deviation of the logarithm of what a call should take where nothing says it."""
 
 

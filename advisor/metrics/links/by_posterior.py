@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from advisor.metrics.links.cost import Inputs, Seen, excess_of
+from advisor.metrics.links.durations import CALL
 from advisor.metrics.links.expected import EFFICIENCY
 from advisor.metrics.links.fixed_times import MANY_TIMES
 from advisor.metrics.links.named import LIKELY, SURE, culprit_of, network_culprit
@@ -20,12 +21,8 @@ from advisor.metrics.rings.locations import Home
 
 # A machine's network is faster than the recorded one beyond what efficiencies differ by.
 _CLEARLY_FASTER = math.exp(2 * EFFICIENCY[False][1])
-# Standard deviation of the logarithm of like calls' times between hosts: twice that of quiet
-# networks, where it is under 0.1, whatever overlaps.
-_UNSTEADY = 0.2
-_OF_NO_NETWORK = 0.04
-"""Chance that calls which take far longer than hops do, whatever their size, do so for something
-else than the network: what they wait for is not in these times."""
+# Standard deviation of the logarithm of like calls' times between hosts: twice a quiet network's.
+_UNSTEADY = 2 * CALL
 
 
 def by_posterior(data: Inputs, home: Mapping[int, Home]) -> list[Seen]:
@@ -106,7 +103,8 @@ def _by_fixed_time(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen
     """The network as a whole, where messages take long whatever their size.
 
     So late they also move fewer bytes, as few are on their way at once (NCCL_STEPS, 8 chunks of a
-    channel): up to all that machines with the job's device do not take may go with it.
+    channel): up to all that machines with the job's device do not take may go with it. What calls
+    wait for is not in these times, so that no more than sure is said of it.
     """
     if found.fixed is None:
         return None
@@ -120,7 +118,7 @@ def _by_fixed_time(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen
         found.fixed.calls,
         "calls of other sizes",
         None,
-        {"healthy": _OF_NO_NETWORK, "added_ns": found.fixed.added_ns},
+        {"healthy": SURE, "added_ns": found.fixed.added_ns},
     )
 
 

@@ -23,9 +23,10 @@ from advisor.metrics.timeline.statistics import Floats, spread
 from advisor.vocabulary.operations import POINT_TO_POINT
 
 CALL = 0.10
-"""A call's time is off what sizes and rates say by this share."""
+"""A call's time is off what sizes and rates say by this share (benchmarks/calibration.py: 0.11 in
+nccl-tests' tables above 64 KB)."""
 FEWEST_CALLS = 3
-"""Of which a median leaves out one that is odd."""
+"""Of which a median leaves out one that is odd; so many pairs, too."""
 _SHARED_PATH = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send",
                           "exchange", "broadcast", "reduce"})  # fmt: skip
 

@@ -18,7 +18,8 @@ from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import Kind
 from advisor.metrics.links.locations import Members, slots_of
 from advisor.metrics.rings.locations import Home
-from advisor.model.nccl.cost import predict
+from advisor.model.nccl.cost import Prediction, predict
+from advisor.model.nccl.env.table import NEWEST
 from advisor.model.topology_machine import topology_of
 from advisor.vocabulary.bandwidth import bus_factor
 
@@ -30,11 +31,9 @@ reach most of that; in a job, where compute runs beside them, less."""
 UNKNOWN_MACHINE = 0.05
 """Chance that a job runs on a machine that the table does not have: it has those of NVIDIA and of
 the three large clouds."""
-USUAL_TIMES = 4.0
-"""What small calls take in nccl-tests' tables over NCCL's own estimate of their latency
-(benchmarks/calibration.py: the estimate is 0.27 of it in the middle, up to 64 KB)."""
-_RELEASE = (2, 21, 0)
-"""Latencies differ by a few us between releases (model/nccl/constants.json)."""
+USUAL_TIMES = 5.0
+"""What small calls take in nccl-tests' tables over NCCL's own estimate of their latency, in the
+middle (benchmarks/calibration.py: 5.1 up to 64 KB)."""
 
 Expected = Callable[[Kind, Members], tuple[float, float] | None]
 """Logarithm of what a call should take (ns) and its error; None where nothing says it."""
@@ -188,12 +187,16 @@ def _latency_ns(name: str, kind: Kind, per_host: int) -> float:
     found = machine(name)
     try:
         topology = topology_of(found, kind.hosts, min(per_host, found.gpus_per_node))
-        guess = predict(topology, kind.op, kind.bytes, _RELEASE)
+        return 1e3 * latency_us(predict(topology, kind.op, kind.bytes, NEWEST))
     except AdvisorError:
         return 0.0
+
+
+def latency_us(guess: Prediction) -> float:
+    """Of the fastest row without NVLS, us; 0 without any."""
     timed = [
         (row.time_us, row.latency_us)
         for row in guess.rows
         if row.available and row.time_us is not None and not row.algo.startswith("NVLS")
     ]
-    return 1e3 * min(timed)[1] if timed else 0.0
+    return min(timed)[1] if timed else 0.0

@@ -17,12 +17,8 @@ from advisor.metrics.links.durations import CALL, Durations
 from advisor.metrics.links.expected import USUAL_TIMES, Assumption
 from advisor.metrics.rings.nccl import PASSES
 
-MANY_TIMES = 2.5 * USUAL_TIMES
-"""Beyond any of those tables."""
-SIZE_RANGE = 2.0
-"""Largest message over smallest that lets a slope be told from an intercept."""
-_LEAST_ERROR = 0.03
-"""Of a typical time's logarithm: what sizes differ by besides (protocol, channels)."""
+MANY_TIMES = 2 * USUAL_TIMES
+"""Beyond any of those tables (9.5 at most)."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +43,10 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
     kinds = max(families.values(), key=lambda own: sum(one.total_ns for one in own))
     sizes = np.array([one.kind.bytes for one in kinds], dtype=np.float64)
     usual_ns = few_bytes_ns(kinds[0], between)
-    if usual_ns is None or sizes.max() < SIZE_RANGE * sizes.min():
+    if usual_ns is None or sizes.max() == sizes.min():
         return None
     times = np.exp([float(np.median(one.log_ns)) for one in kinds])
-    errors = times * np.hypot([float(np.median(one.errors)) for one in kinds], _LEAST_ERROR)
+    errors = times * np.hypot([float(np.median(one.errors)) for one in kinds], CALL)
     # A line through the sizes' typical times, weighted, and the error of where it begins.
     weights = errors**-2
     design = np.stack([np.ones_like(sizes), sizes], axis=1)
@@ -59,8 +55,7 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
     error = 2.0 * math.sqrt(float(spread[0, 0]))
     took = float(np.average(times, weights=[one.calls for one in kinds]))
     low, high = np.minimum((begins - error, begins + error), times.min()).tolist()
-    # Less of a call's time is what a line is off by, as protocols change with sizes.
-    if low < MANY_TIMES * usual_ns or low < CALL * took:
+    if low < MANY_TIMES * usual_ns:
         return None
     added = [max(0.0, ns - USUAL_TIMES * usual_ns) for ns in (low, min(begins, high), high)]
     share = (added[0] / took, added[1] / took, added[2] / took)

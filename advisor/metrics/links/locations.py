@@ -11,15 +11,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from advisor.config.hardware import gpus_per_nic
 from advisor.metrics.collectives.groups import RankInfo
 from advisor.metrics.rings.locations import Home
 
 Nic = tuple[Home, int]
 """The host, and the number of the GPU beside it."""
-SHARED = (1, 2, 4)
-"""How many GPUs may share a NIC: 8 NICs, 4 (AWS p4d) or 2 beside 8 GPUs."""
-_FEW_HOSTS = 8  # of more, only whole powers of two are weighed as one switch's
-_MOST_PAIRS = 600  # beyond so many GPUs only their whole NVLink is weighed, no pairs
+MOST_HOSTS = 16
+"""Of more, only whole powers of two are weighed as one switch's, and no clock is tried alone."""
+MOST_RANKS = 512
+"""Of a ring: to simulate one costs as the square of their number, as do pairs joined by NVLink."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def locations(
         if not call.message or len(hosts) == 1:
             inside.update(rank for rank in call.ranks if hosts[home[rank]] > 1)
         within |= {home[rank] for rank in call.ranks} if len(hosts) == 1 else set()
-    found = _networks(sorted(between), home, slot, () if gloo else SHARED)
+    found = _networks(sorted(between), home, slot, () if gloo else gpus_per_nic())
     if not gloo:
         found += _nvlinks(sorted(inside), home, within)
     return [*dict.fromkeys(found), *_edges(told, home)]
@@ -169,9 +170,9 @@ def _networks(
     found += [
         Location("switch", False, tuple(rank for own in run for rank in own))
         for size in range(2, len(hosts) // 2 + 1)
-        for at in (range(len(hosts) - size + 1) if len(hosts) <= _FEW_HOSTS
+        for at in (range(len(hosts) - size + 1) if len(hosts) <= MOST_HOSTS
                    else range(0, len(hosts) - size + 1, size))
-        if size & (size - 1) == 0 or len(hosts) <= _FEW_HOSTS
+        if size & (size - 1) == 0 or len(hosts) <= MOST_HOSTS
         for run in (hosts[at : at + size],)
     ]  # fmt: skip
     distant = [
@@ -192,7 +193,7 @@ def _nvlinks(ranks: Sequence[int], home: Mapping[int, Home], within: set[Home]) 
     for own in by_host.values():
         if len(own) > 2:
             found += [Location("nvlink", True, (rank,)) for rank in own]
-            if len(ranks) <= _MOST_PAIRS:
+            if len(ranks) <= MOST_RANKS:
                 found += [
                     Location("pair", True, (a, b))
                     for place, a in enumerate(own)

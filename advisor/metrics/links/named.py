@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from advisor.metrics.collectives.groups import RankInfo
 from advisor.metrics.links.cost import Culprit, Inputs, excess_of
 from advisor.metrics.links.locations import Location, Members, slots_of
-from advisor.metrics.links.slow_location import REST, Found
+from advisor.metrics.links.ring_ends import REST
+from advisor.metrics.links.slow_location import Found
 from advisor.metrics.rings.locations import Home
-from advisor.vocabulary.words import some_ranks
+from advisor.vocabulary.words import LONGEST_LIST, some_ranks
 
 SURE = 0.05
 """A link is accused where the posterior leaves no more than this for a healthy network."""
@@ -19,9 +20,6 @@ LIKELY = 0.8
 after all, that is what the steps cost."""
 MOST_NAMED = 6
 """A longer list fits no line, and sends nobody to look at anything."""
-
-_LONGEST = 40
-"""Characters of names, where all hosts are meant and "all" says it."""
 
 
 def network_culprit(data: Inputs, home: Mapping[int, Home]) -> Culprit:
@@ -183,7 +181,7 @@ class Name:
         # A host without a name has that of its rank (see `attribution`): then ranks are meant.
         if all(str(self.home[rank]) == f"rank {rank}" for rank in ranks):
             return some_ranks(ranks)
-        is_long = len(own) > MOST_NAMED or len(shown) > _LONGEST
+        is_long = len(own) > MOST_NAMED or len(shown) > LONGEST_LIST
         if is_long and 1 < len(own) == len(set(self.home.values())):
             return f"all {len(own)} hosts"
         if own[0].startswith("node "):  # a name that devices tell says what it is

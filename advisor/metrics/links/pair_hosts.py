@@ -14,9 +14,6 @@ from typing import NamedTuple
 
 from advisor.metrics.links.pair_timings import SLOW_FACTOR, Pair, Suspect, suspects
 
-# Fewer directions between hosts leave none to compare with.
-FEWEST = 3
-
 
 class Between(NamedTuple):
     """What pairs show: of hosts (numbers in ``names``), of ranks between hosts, inside hosts."""
@@ -35,7 +32,7 @@ def compare(pairs: Sequence[Pair], hosts: Mapping[int, Hashable]) -> Between:
     # A host's network gives what the fastest of its ranks gets: others' ports may be slow.
     names, merged = by_host(across, hosts, of_ranks=min)
     several = len(across) > len(merged)
-    of_hosts = suspects(merged) if len(merged) >= FEWEST else _one_way(merged)
+    of_hosts = suspects(merged) or _one_way(merged)
     place = {name: number for number, name in enumerate(names)}
     left = [
         pair for pair in across

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-SPREAD = 0.2
+from advisor.metrics.links.durations import CALL, FEWEST_CALLS
+
+SPREAD = 2 * CALL
 """What a pair's rate, or the median of a group's calls, is good for."""
 # A pair counts as slow when it takes this many times as long as the usual one: the median of the
 # faster half, since one host that is slow both ways has half of all pairs among four hosts.
@@ -60,7 +62,7 @@ class Suspect(NamedTuple):
 
 def suspects(pairs: Sequence[Pair]) -> list[Suspect]:
     """Slow senders, receivers and edges, worst first; empty when every pair is alike."""
-    if len(pairs) < 3:
+    if len(pairs) < FEWEST_CALLS:
         return []
     usual = _usual(pairs)
     slow = {(p.src, p.dst): p for p in pairs if p.ns_per_byte > SLOW_FACTOR * usual}

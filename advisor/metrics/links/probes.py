@@ -18,7 +18,8 @@ from advisor.metrics.links.cost import (
     named_row,
     of_host,
 )
-from advisor.metrics.links.pair_hosts import FEWEST, by_host
+from advisor.metrics.links.durations import FEWEST_CALLS
+from advisor.metrics.links.pair_hosts import by_host
 from advisor.metrics.links.pair_timings import SPREAD, Pair, Suspect, suspects, timed_pairs
 from advisor.metrics.links.probe_hosts import Apart, Joined, join, use_of
 from advisor.metrics.models.fits import fit_record
@@ -85,7 +86,7 @@ class Probe(NamedTuple):
         for rank, own in home.items():
             ranks[own].append(rank)
         names, merged = by_host(self.pairs, where)
-        if len(merged) < FEWEST:
+        if len(merged) < FEWEST_CALLS:
             return None  # too few to compare
         by_place: dict[tuple[int, ...], list[Suspect]] = defaultdict(list)
         for suspect in suspects(merged):

@@ -18,11 +18,11 @@ from advisor.metrics.rings.locations import Home
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import Floats, spread
 
-LONG = 64
-"""More ranks make a ring long: what each late start does costs as the cube of their number."""
 _MOST_CALLS = 5  # of a kind: those whose ranks came nearest together, and as many others
 MOST_ENDS = 128
 """That are looked at together: of longer rings fewer calls, each of which tells more."""
+LONG = MOST_ENDS // 2
+"""More ranks make a ring long: what each late start does costs as the cube of their number."""
 _MOST_HOST_CALLS = MOST_ENDS // 4
 """The same of calls that hosts' threads make, whose ends scatter more: four ranks' ends."""
 UNREAD = (-1.0, -0.1, -0.03, 0.0, 0.03, 0.1, 0.3, 1.0)

@@ -16,10 +16,16 @@ import numpy as np
 from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.links.by_duration import SLOWDOWNS
 from advisor.metrics.links.cost import Inputs, homes
-from advisor.metrics.links.locations import Location, locations, slots_of
+from advisor.metrics.links.locations import (
+    MOST_HOSTS,
+    MOST_RANKS,
+    Location,
+    locations,
+    slots_of,
+)
 from advisor.metrics.links.ring_blocks import LONG, Lags
 from advisor.metrics.links.ring_errors import freed
-from advisor.metrics.links.ring_lags import MOST_RANKS, ring_kinds, ring_lags
+from advisor.metrics.links.ring_lags import ring_kinds, ring_lags
 from advisor.metrics.links.ring_patterns import Patterns, mean_of
 from advisor.metrics.links.ring_reach import FACTORS
 from advisor.metrics.rings.locations import Home
@@ -30,15 +36,11 @@ HEALTHY = 0.9
 """Of the jobs that are looked at, so many have no slow link: of 419 interruptions in 54 days of
 Llama 3's 16,384 GPUs 10 % were the network's and its NICs' (arXiv:2407.21783, table 5). As many
 have no clock that is off: neither is held for likelier where the ends alone may be either's."""
-_FULL_LOOK = 32
-"""Locations whose every ring order and speed of NVLink is weighed where that takes long: of longer
-rings fewer, of the longest one."""
-_ALIKE_PARTS = 0.1
-"""Times when unread ranks came are weighed as one where none is so much of the likeliest apart."""
+REST = 0.1
+"""Of what is not healthy, what the locations that are told leave out; and times when unread ranks
+came are weighed as one where none is so much of the likeliest apart."""
 NEAREST = np.abs(np.log(SLOWDOWNS)[:, None] - np.log(FACTORS)[None]).argmin(axis=1)
 """By slowdown, the level whose pattern it has."""
-_MOST_HOSTS = 16
-"""Of more, no clock is tried alone: each costs as much as all together."""
 
 
 class RingEnds(NamedTuple):
@@ -78,7 +80,7 @@ def clocks_beside_links(data: Inputs) -> tuple[dict[int, Clock], RingEnds | None
     if not places:
         return dict(data.clocks), None
     off = [frozenset(hosts)]
-    if 2 < len(hosts) <= _MOST_HOSTS:
+    if 2 < len(hosts) <= MOST_HOSTS:
         off += [frozenset({host}) for host in hosts]
     chances = {frozenset[Home](): HEALTHY}
     chances |= dict.fromkeys(off, (1 - HEALTHY) / len(off))
@@ -166,12 +168,12 @@ def _at_first_look(
     rows = np.concatenate([one for one in found if one is not None], axis=1)
     parts = np.exp(rows - rows.max(axis=0))
     apart = np.abs(parts[:, None] - parts).max(axis=2)
-    alike = [int((row < _ALIKE_PARTS).argmax()) for row in apart]
+    alike = [int((row < REST).argmax()) for row in apart]
     alike = [alike[n] if alike[alike[n]] == alike[n] else n for n in range(len(alike))]
     means = _averaged(found[1:], range(len(rows)))
     likely = {number: float(one.max()) for number, one in enumerate(means) if one is not None}
     order = sorted(likely, key=lambda number: -likely[number])
     beside = [number for number in range(len(places)) if number not in likely]  # of other rings
     longest = max(len(one.noise_ns) for one in few.blocks)
-    most = min(_FULL_LOOK, MOST_RANKS // (LONG if few.long else longest))
+    most = MOST_RANKS // (LONG if few.long else longest)
     return [*order[:most], *beside], order[most:], alike

@@ -57,6 +57,7 @@ def whitening(
     alike = np.equal.outer(kind_of, kind_of) & np.equal.outer(place_of, place_of)
     off_pattern = alike * np.outer(time_of, time_of)
     longest = max(one.time_ns for one in chosen)
+    patterns: tuple[Floats, ...] = (off_pattern,)
     if free is None:
         known = [data.clocks[rank] for rank in ranks if rank in data.clocks]
         clocks = [(0.0, by**2 * same_host) for by in _clock_errors(known, longest)]
@@ -67,7 +68,6 @@ def whitening(
         block_of = np.repeat(np.arange(len(sizes)), sizes)
         centred = np.eye(len(ranks)) - np.equal.outer(block_of, block_of) / np.repeat(sizes, sizes)
         clocks = _freed_errors([home[r] for r in ranks], free, same_host, longest, centred)
-        patterns = (off_pattern,)
     wake_ns = HOST_WAKE_NS if data.gloo else RESOLUTION_NS
     found = []
     errors = [*product(MODEL_ERRORS, patterns)]

@@ -20,14 +20,12 @@ from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.match import widest
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import FEWEST_CALLS, lacks_some, members_of
-from advisor.metrics.links.locations import Members
+from advisor.metrics.links.locations import MOST_RANKS, Members
 from advisor.metrics.links.ring_blocks import LONG, MOST_ENDS, Block, Lags, block_of
 from advisor.metrics.links.ring_errors import freed, whitening
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import PASSES
 
-MOST_RANKS = 512
-"""Of a ring: to simulate one costs as the square of their number."""
 _MOST_AT_ONCE = 8
 """Ranks of a ring, times when others came, up to which all is weighed in full at once."""
 _MOST_KINDS = 3

@@ -8,7 +8,8 @@ from itertools import product
 
 import numpy as np
 
-from advisor.metrics.links.locations import SHARED, Members, Nic
+from advisor.config.hardware import gpus_per_nic
+from advisor.metrics.links.locations import Members, Nic
 from advisor.metrics.links.ring_blocks import Block
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.schedule import ring_of
@@ -53,7 +54,7 @@ class Orders:
 
         Where no log has the rings: one per NIC, in at the first GPU beside it and round the host to
         the one before that or, as NCCL's logs have it (0 7 6 5 4 3 2 1 8 15 ...: NVIDIA/nccl issues
-        514 and 1412), the other way, for NICs that one, two or four GPUs share; and one for all.
+        514 and 1412), the other way, for NICs that so many GPUs share; and one for all.
         """
         ranks = block.members.ranks
         if block.gloo:
@@ -65,7 +66,7 @@ class Orders:
             hosts[self.home[rank]].append(rank)
         found: list[list[_Channel]] = []
         if len(hosts) not in (1, len(ranks)):
-            for width, way in product(SHARED, (1, -1)):
+            for width, way in product(gpus_per_nic(), (1, -1)):
                 channels: list[_Channel] = []
                 for nic in sorted({self.slot[rank] // width for rank in ranks}):
                     order: list[int] = []

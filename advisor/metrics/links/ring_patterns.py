@@ -17,7 +17,7 @@ import numpy as np
 from advisor.metrics.links.locations import Location
 from advisor.metrics.links.ring_blocks import Block, Lags
 from advisor.metrics.links.ring_orders import Orders
-from advisor.metrics.links.ring_reach import ADDED_NS, AT_ONCE, FACTORS, Assumed, Reach
+from advisor.metrics.links.ring_reach import ADDED_NS, FACTORS, MOST_AT_ONCE, Assumed, Reach
 from advisor.metrics.links.unexplained import Left, joined, left_of, settled, widened
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import LOW_LATENCY, PASSES, SIMPLE, Protocol
@@ -27,14 +27,12 @@ from advisor.metrics.timeline.statistics import Floats
 _IN_LOOP: Floats = np.exp2(np.arange(19.0, 27.0))
 """Bytes of a rank that one loop takes: 2 MiB a channel by Simple, 0.3 by LL128, 2 to 32 channels
 (src/include/collectives.h, src/graph/search.cc). The more, the longer a slice."""
-_INSIDE = (0.1, 0.3, 0.7)
-"""How long NVLink takes a slice, in a NIC's time: with one NIC a host (12.5 of an A100's 300 GB/s)
-and with one a GPU, which share it (25 of 300 / 8, 50 of 450 / 8)."""
-
 _HEALTHY = (0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
-"""The same if nothing is slow: what finer steps explain is not to be called a slow link. They go
-down to where a rail that is slow everywhere would be: a machine with one NIC has no more."""
-
+"""How long NVLink takes a slice, in a NIC's time, if nothing is slow: what finer steps explain is
+not to be called a slow link. They go down to where a rail that is slow everywhere would be."""
+_INSIDE = _HEALTHY[3::3]
+"""The same beside a slow link: with one NIC a host (12.5 of an A100's 300 GB/s) and with one a GPU,
+which share it (25 of 300 / 8, 50 of 450 / 8)."""
 _PROTOCOLS = {SIMPLE: 0.75, LOW_LATENCY: 0.25}
 """What calls large enough to be looked at use: LL128 is for those up to some MB."""
 _GLOO = Protocol(SEGMENTS, SEGMENTS)
@@ -42,8 +40,6 @@ _GLOO = Protocol(SEGMENTS, SEGMENTS)
 _MOST_OFF = 0.3
 """Ends are off a known pattern by up to this part of how far it sets them apart: gloo's slow links
 leave a fifth of it."""
-_MOST_AT_ONCE = 4_000_000
-"""Numbers that are worked with together: of long rings the loops' bytes are taken one by one."""
 _Key = tuple[Block, bytes, bool, Assumed]
 _Links = tuple[bool, float, float]
 
@@ -206,9 +202,9 @@ class Patterns:
         levels = len(ADDED_NS) if latency else len(FACTORS) if some_slow else 1
         _, inside, _ = self._orders.rings_of(block, keys[0][3].order)
         numbers = (int(block.hosts.max()) + 1) * block.starts_ns.size * len(inside) * levels
-        parts = min(len(loops), numbers * len(loops) // _MOST_AT_ONCE + 1)
+        parts = min(len(loops), numbers * len(loops) // MOST_AT_ONCE + 1)
         pieces = [(key, some) for key in keys for some in np.array_split(loops, parts)]
-        together = max(1, AT_ONCE * parts // (numbers * len(loops)))
+        together = max(1, MOST_AT_ONCE * parts // (numbers * len(loops)))
         tries = block.unread or (None,)
         left: list[list[Left]] = [[] for _ in tries]
         for first in range(0, len(pieces), together):

@@ -29,7 +29,7 @@ _DELAYS: Floats = np.append(0.0, np.exp2(np.arange(-3.0, 12.0)))
 _MOST_KEPT_BYTES = 64 << 20
 """Of tables that are needed again: beyond it they are worked out again."""
 
-AT_ONCE = 200_000
+MOST_AT_ONCE = 200_000
 """Numbers of which the latest are taken together: what a processor's cache holds."""
 
 
@@ -107,7 +107,7 @@ class Reach:
         hosts, own = int(block.hosts.max()) + 1, block.hosts[list(at)]
         found = np.empty((hosts, len(at), len(block.starts_ns), *times.shape[1:3]))
         place = np.argsort(at)
-        together = max(1, AT_ONCE // (times[0].size * len(block.starts_ns)))
+        together = max(1, MOST_AT_ONCE // (times[0].size * len(block.starts_ns)))
         for host, row in enumerate(found):
             waits = np.flatnonzero(own == host)
             latest: Floats | None = None
@@ -241,7 +241,7 @@ def _delayed(block: Block, table: Floats, which: Int64s, slices: Floats) -> Floa
     """
     longest = table.max(axis=(2, 3))
     factors = (longest / longest[:, :1])[which]
-    left = np.maximum(block.time_ns - PASSES[block.op] * ADDED_NS, 0.01 * block.time_ns)
+    left = np.maximum(block.time_ns - PASSES[block.op] * ADDED_NS, _SHORT * block.time_ns)
     times = np.empty((len(slices), len(ADDED_NS), *table.shape[2:]))
     for row, (kind, number) in enumerate(zip(which, slices, strict=True)):
         at = np.interp(block.time_ns / left, factors[row], np.arange(len(_DELAYS)))

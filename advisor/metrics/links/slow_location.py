@@ -22,7 +22,7 @@ from advisor.metrics.links.durations import Durations, all_members, durations
 from advisor.metrics.links.expected import Assumption, assumed_links, nothing_known
 from advisor.metrics.links.fixed_times import Fixed, few_bytes_ns, fixed_time
 from advisor.metrics.links.locations import Location, Members, locations, slots_of
-from advisor.metrics.links.ring_ends import HEALTHY, prior_of, ring_ends
+from advisor.metrics.links.ring_ends import HEALTHY, REST, prior_of, ring_ends
 from advisor.metrics.links.ring_lags import ring_kinds, ring_lags
 from advisor.metrics.links.ring_reach import ADDED_NS
 from advisor.metrics.rings.locations import Home
@@ -32,10 +32,6 @@ from advisor.metrics.timeline.statistics import Floats
 
 _TENTH = round(NormalDist().inv_cdf(0.9), 4)
 """Standard deviations from the middle of a normal distribution to its lowest tenth."""
-_LEAST_LEFT = 0.01
-"""Of a call's time, where a latency is as long as the whole."""
-REST = 0.1
-"""Of what is not healthy, what the locations that are told leave out."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +228,7 @@ def _slowdown(
         took += float(np.mean(touched)) * one.calls * float(one.whole_ns.mean())
         passes += float(np.mean(touched)) * one.calls * PASSES.get(one.kind.op, 1)
     rest = 1.0 - passes * ADDED_NS / max(took, 1.0)
-    factors = np.concatenate([SLOWDOWNS, 1.0 / np.maximum(rest, _LEAST_LEFT)])
+    factors = np.concatenate([SLOWDOWNS, 1.0 / np.maximum(rest, 1.0 / SLOWDOWNS[-1])])
     parts = np.concatenate([weights[~distant].sum(axis=0), weights[distant].sum(axis=0)])
     order = factors.argsort(kind="stable")
     reached = np.cumsum(parts[order]) - 0.5 * parts[order]

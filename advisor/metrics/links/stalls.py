@@ -29,15 +29,11 @@ from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
 
 _TIMEOUT_NS = 200_000_000
 """The least that Linux waits before it sends a segment again (TCP_RTO_MIN, include/net/tcp.h)."""
-# Sums of the timeouts 200, 400, 800 ms of one segment, and by how much a stall may exceed them.
+# Sums of the timeouts 200, 400, 800 ms of one segment.
 _TIMEOUTS = tuple(_TIMEOUT_NS * (2**n - 1) for n in (1, 2, 3))
-_SLACK = 0.15
-# The typical call must be this much shorter than a timeout to tell one from the other.
 _SHORT = 0.25
-# Of a kind's calls, at least this part must have been done before the first timeout.
-_LEAST_SHORT = 0.25
-# Calls that did not stall tell by how much a rank's clock is off, if by more than this.
-_OFF_NS = 10_000_000
+"""Of a timeout: the typical call is no longer, stalls exceed one by no more, and a clock that is
+off by less moves none of them to another; of a kind's calls, those that do not stall at least."""
 
 
 def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
@@ -93,7 +89,7 @@ def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
 
 def _is_timeout(extra: float, typical: float) -> bool:
     """Whether one segment's retransmissions explain it."""
-    return any(t - 0.5 * typical <= extra <= (1 + _SLACK) * t for t in _TIMEOUTS)
+    return any(t - 0.5 * typical <= extra <= (1 + _SHORT) * t for t in _TIMEOUTS)
 
 
 def _long(data: Inputs) -> list[tuple[Mapping[int, Call], float, float]]:
@@ -107,7 +103,7 @@ def _long(data: Inputs) -> list[tuple[Mapping[int, Call], float, float]]:
     for members in kinds.values():
         # Where many packets are lost, half of the calls or more stand still.
         short = [time for _, time in members if time < _TIMEOUT_NS]
-        if len(short) < max(_LEAST_SHORT * len(members), 1):
+        if len(short) < max(_SHORT * len(members), 1):
             continue
         typical = float(np.median(short))
         if typical > _SHORT * _TIMEOUT_NS:
@@ -160,7 +156,7 @@ def _with_settled_clocks(data: Inputs) -> Inputs:
         for rank, end in ends.items():
             seen[rank].append(end - middle)
     apart = {r: round(median(s)) for r, s in seen.items() if len(s) >= FEWEST_CALLS}
-    off = {rank: by for rank, by in apart.items() if abs(by) > _OFF_NS}
+    off = {rank: by for rank, by in apart.items() if abs(by) > _SHORT * _TIMEOUT_NS}
     if not off:
         return data
     known = {rank: data.clocks.get(rank, Clock(0, 0.0, 0)) for rank in off}

@@ -11,7 +11,7 @@ from advisor.metrics.links.ring_blocks import RESOLUTION_NS, Block
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import Floats
 
-_ROUNDS = 8
+_MOST_ROUNDS = 8
 """Until starts and ends agree on the clocks: each moves what is left by what paths leave open. The
 first go to and fro where clocks are off by more than ranks come apart, some in turns of four rounds
 without an end: of those, whole turns leave least (tests/metrics/test_unread_arrivals.py)."""
@@ -70,7 +70,7 @@ def settled(block: Block, reached: Floats, last: Floats, unread: float | None) -
     off = np.zeros((hosts, 1, 1, 1, reached.shape[4]))
     found = np.empty((len(own), reached.shape[3], reached.shape[4]))
     moving = np.arange(reached.shape[4])
-    for number in range(_ROUNDS):
+    for number in range(_MOST_ROUNDS):
         left, later = np.empty(reached.shape[1:]), np.empty(reached.shape[1:])
         # By channel, calls beside columns: numpy repeats long rows at once, short ones one by one.
         by_call = reached.reshape(*reached.shape[:3], -1)
@@ -83,7 +83,7 @@ def settled(block: Block, reached: Floats, last: Floats, unread: float | None) -
             np.maximum(left, np.add(reached[hosts], unread * block.time_ns, out=later), out=left)
         late = _unexplained(block, left, last)
         found[..., moving] = late
-        if hosts < 2 or number == _ROUNDS - 1:
+        if hosts < 2 or number == _MOST_ROUNDS - 1:
             break
         usual = np.median(late, axis=1)
         before = off

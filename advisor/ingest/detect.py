@@ -14,6 +14,8 @@ from typing import cast
 from advisor.ingest import readers as _package
 from advisor.ingest.source import Reader, Source
 
+_PROFILE, _FIRST_KEY_BYTES = b'"format": "advisor-profile"', 64
+
 
 @cache
 def readers() -> tuple[Reader, ...]:
@@ -38,8 +40,10 @@ def detect(source: Source, among: Sequence[Reader] | None = None) -> Reader | No
     """The first reader that recognises the content, or None.
 
     Where the file begins as a reader's alone do (``BEGINS``), that one is asked before all others,
-    which need not be imported then.
+    which need not be imported then. Nor is any for profile.json, which stands beside our traces.
     """
+    if among is None and _PROFILE in source.head[:_FIRST_KEY_BYTES]:
+        return None
     for reader in _each() if among is None else among:
         if hasattr(reader, "BEGINS") and reader.BEGINS.match(source.head) and reader.detect(source):
             return reader

@@ -19,7 +19,6 @@ from advisor.ingest.jobs import SeveralJobsError, refuse_several, with_neighbour
 from advisor.ingest.join import join_sources
 from advisor.ingest.own_files import is_own, own_folders
 from advisor.ingest.paths import Found, expand
-from advisor.ingest.readers.osu import NO_RANKS
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
 from advisor.ingest.trial_end import refuse_failed_trial
 from advisor.ingest.unknown import KNOWN, NOT_READ, why_unknown
@@ -231,6 +230,8 @@ def refuse_nothing(store: Store, run: str) -> None:
 
 def _instead_of_nothing(reason: str, source_format: str) -> str:
     """What to do about a file that gave nothing: refused, of something else, or cut."""
+    from advisor.ingest.readers.osu import NO_RANKS  # late, as no reader is imported unasked
+
     if reason.startswith("refused: "):
         return "leave it out, or get it from who wrote it"
     if NO_RANKS in reason:

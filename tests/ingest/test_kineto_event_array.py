@@ -15,6 +15,8 @@ from advisor.ingest.source import HEAD_BYTES, Source
 from tests.support.marks import long
 from tests.support.traces import dropped, event, names, read
 
+PROFILE = Path(__file__).parents[2] / "fixtures" / "gpt2-tiny-ddp-2" / "profile.json"
+
 _COUNT = 20
 _METADATA = {
     "args": {"name": "python"},
@@ -127,6 +129,8 @@ def test_no_other_reader_is_asked_of_what_begins_as_torch_profilers_traces_do(
     with monkeypatch.context() as patched:  # nor imported
         patched.setattr("advisor.ingest.detect.readers", Other)
         assert detect(Source.of(path, 0)) is kineto
+        patched.setattr("advisor.ingest.detect._each", Other)  # nor of what is ours beside it
+        assert detect(Source.of(PROFILE, 0)) is None
     path.write_text(json.dumps({"traceEvents": _events(), "schemaVersion": 1}))
     with pytest.raises(AssertionError, match="trace"):
         detect(Source.of(path, 0), among)

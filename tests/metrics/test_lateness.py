@@ -14,8 +14,8 @@ from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.lateness.by_step import waited_for
 from advisor.metrics.lateness.cost import cost_of, costs_by_step, is_sure
 from advisor.metrics.lateness.lost import lost_time
-from advisor.metrics.lateness.others import Others
-from advisor.metrics.lateness.rows import after_median, others_per_peer
+from advisor.metrics.lateness.others import Others, others_per_peer
+from advisor.metrics.lateness.rows import after_median
 from advisor.metrics.steps.annotated import Step, Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals

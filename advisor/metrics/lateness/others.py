@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
+
 import numpy as np
 
+from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.timeline.statistics import Floats
 
 
@@ -31,3 +35,15 @@ class Others:
         before = self._sorted[at]
         found: Floats = np.where(before < own, before, self._sorted[at + 1])
         return found
+
+
+def others_per_peer(items: Sequence[Arrivals], members: int) -> dict[int, float]:
+    """Of each rank all others over those that meet it in a call: 1 where everybody does."""
+    groups = list({item.ranks for item in items})
+    own: dict[int, list[int]] = defaultdict(list)
+    for number, ranks in enumerate(groups):
+        for rank in ranks:
+            own[rank].append(number)
+    joined = {rank: tuple(numbers) for rank, numbers in own.items()}
+    met = {them: len({rank for one in them for rank in groups[one]}) for them in joined.values()}
+    return {rank: round((members - 1) / max(met[them] - 1, 1), 4) for rank, them in joined.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +18,7 @@ from advisor.metrics.lateness.chance import SIGNIFICANCE, late_by_chance
 from advisor.metrics.lateness.cost import cost_of, costs_by_step, is_sure
 from advisor.metrics.lateness.hosts import by_host, with_hosts
 from advisor.metrics.lateness.lost import lost_time
-from advisor.metrics.lateness.others import Others
+from advisor.metrics.lateness.others import Others, others_per_peer
 from advisor.metrics.lateness.reasons import idle_at_begin, reason_of
 from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
@@ -108,9 +108,10 @@ class _Group(NamedTuple):
     item: Arrivals
     after: Mapping[int, Sequence[float]]
     """Of each rank, see :func:`after_median`."""
-    stretches: int
-    slowest: Mapping[int, int]
-    """In how many stretches a rank's own excess is the greatest, and above 0."""
+    steps: Sequence[int | None]
+    """Of each stretch, in order."""
+    slowest: Sequence[int | None]
+    """Of each stretch the rank whose own excess is the greatest, and above 0."""
 
     @classmethod
     def of(cls, item: Arrivals, ranks: Ranks) -> _Group:
@@ -118,12 +119,11 @@ class _Group(NamedTuple):
         lasts = np.append(np.flatnonzero(np.diff(item.segment)), len(item.segment) - 1)
         worst = item.excess[lasts].argmax(axis=1)
         late = item.excess[lasts, worst] > 0
-        times = np.bincount(worst[late], minlength=len(item.ranks)).tolist()
         return cls(
             item,
             after_median(item.columns, ranks.clocks),
-            len(lasts),
-            dict(zip(item.ranks, times, strict=True)),
+            [item.columns[last][item.ranks[0]].step for last in lasts],
+            [item.ranks[w] if is_late else None for w, is_late in zip(worst, late, strict=True)],
         )
 
 
@@ -166,14 +166,24 @@ def _row(
     calls = sum(len(item.columns) for item in items)
     times_last = sum(column[rank].last_rank == rank for item in items for column in item.columns)
     late = [ns for group in groups for ns in group.after[rank]]
-    trials = sum(group.stretches for group in groups)
-    chance = sum(group.stretches / len(group.item.ranks) for group in groups)
-    successes = sum(group.slowest[rank] for group in groups)
+    chance = sum(len(group.steps) / len(group.item.ranks) for group in groups)
+    stretches = Counter(step for group in groups for step in group.steps)
+    slowest = Counter(
+        step
+        for group in groups
+        for step, worst in zip(group.steps, group.slowest, strict=True)
+        if worst == rank
+    )
     values, waits = of_all.costs[rank], of_all.waits[rank]
     most, usual = of_all.others_costs.greatest(values), of_all.others_costs.median(values)
     # Often the last; or seldom, but what it costs outweighs the next worst rank's over the steps.
     p_value = late_by_chance(
-        values, most, successes, trials, chance / max(trials, 1), len(of_all.costs)
+        values,
+        most,
+        np.array([slowest[step] for step in stretches], dtype=np.float64),
+        np.array([*stretches.values()], dtype=np.float64),
+        chance / max(stretches.total(), 1),
+        len(of_all.costs),
     )
     own_excess = of_all.own_excess[rank]
     significant = p_value < SIGNIFICANCE and len(values) > 0
@@ -219,8 +229,8 @@ def _row(
         "systematic": significant and (is_sure(cost, low) or told),
         "reason": reason.name if reason else None,
         "reason_evidence": {
-            "stretches": trials,
-            "stretches_slowest": successes,
+            "stretches": stretches.total(),
+            "stretches_slowest": slowest.total(),
             **(reason.evidence if reason else {}),
             "recorded_more": round(of_all.recorded_more.get(rank, 0)),
             "own_excess_ns_per_step": round(own_excess),
@@ -286,15 +296,3 @@ def after_median(
         for rank, start in starts.items():
             late[rank].append(start - first - middle)
     return late
-
-
-def others_per_peer(items: Sequence[Arrivals], members: int) -> dict[int, float]:
-    """Of each rank all others over those that meet it in a call: 1 where everybody does."""
-    groups = list({item.ranks for item in items})
-    own: dict[int, list[int]] = defaultdict(list)
-    for number, ranks in enumerate(groups):
-        for rank in ranks:
-            own[rank].append(number)
-    joined = {rank: tuple(numbers) for rank, numbers in own.items()}
-    met = {them: len({rank for one in them for rank in groups[one]}) for them in joined.values()}
-    return {rank: round((members - 1) / max(met[them] - 1, 1), 4) for rank, them in joined.items()}

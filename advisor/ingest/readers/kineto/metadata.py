@@ -36,7 +36,7 @@ _FILE_RANK = (
 # torch.profiler.tensorboard_trace_handler: f"{gethostname()}_{getpid()}.{time_ns()}.pt.trace
 # .json" unless it is given a worker_name (pytorch torch/profiler/profiler.py).
 _FILE_HOST = re.compile(
-    r"([A-Za-z0-9][A-Za-z0-9.-]*(?:_[A-Za-z0-9.-]+)*)_\d{1,8}\.\d{10,20}\.pt\.trace\.json",
+    r"([A-Za-z0-9][A-Za-z0-9.-]*(?:_[A-Za-z0-9.-]+)*)_(\d{1,8})\.\d{10,20}\.pt\.trace\.json",
     re.ASCII,
 )
 # Names that people give to workers instead: they name no host.
@@ -44,6 +44,12 @@ _NO_HOST = re.compile(
     r"(?:.*[-_.])?(?:global_?|local_?)?(?:rank|worker|gpu|trace|proc(?:ess)?)s?[-_.]?\d*"
     r"(?:[-_.](?:step|iter(?:ation)?|epoch)[-_.]?\d*)?",
     re.IGNORECASE,
+)
+# But pods of Kubeflow's PyTorchJob are JOB-worker-N (kubeflow/trainer v1.8, core.GenGeneralName):
+# a host where the process that recorded the trace has the number behind it, as torch puts it.
+_POD = re.compile(r"(?:.*-)?worker-\d+", re.IGNORECASE)
+_PROCESS = re.compile(
+    rb'"cat"\s*:\s*"(?:cpu_op|cuda_runtime|user_annotation)"[^{}]{0,4096}?"pid"\s*:\s*(\d{1,8})\b'
 )
 
 
@@ -88,8 +94,11 @@ class TraceInfo:
         )
 
 
-def trace_info(head: bytes, tail: bytes, path: Path) -> TraceInfo:
-    """Everything known from the two parts of the top-level object and the file's name."""
+def trace_info(head: bytes, tail: bytes, path: Path, events: bytes = b"") -> TraceInfo:
+    """Everything known from the two parts of the top-level object and the file's name.
+
+    ``events``: the first of them, which tell whether that name is torch's own.
+    """
     info = TraceInfo()
     for part in (head, tail):
         for key, value in read_fields(part).items():
@@ -105,7 +114,7 @@ def trace_info(head: bytes, tail: bytes, path: Path) -> TraceInfo:
         fields.get("host_name")
         or fields.get("hostname")
         or as_object(fields.get("advisor")).get("host")
-        or _file_host(path)
+        or _file_host(path, events)
     )
     info.groups = _groups(distributed.get("pg_config"))
     info.devices = _devices(fields.get("deviceProperties"))
@@ -113,10 +122,15 @@ def trace_info(head: bytes, tail: bytes, path: Path) -> TraceInfo:
     return info
 
 
-def _file_host(path: Path) -> str | None:
+def _file_host(path: Path, events: bytes) -> str | None:
     """The host in the name that torch's own trace handler gives a file; None in other names."""
     name = _FILE_HOST.match(path.name)
-    return None if name is None or _NO_HOST.fullmatch(name[1]) else name[1]
+    if name is None:
+        return None
+    if _POD.fullmatch(name[1]):
+        process = _PROCESS.search(events)
+        return name[1] if process and int(process[1]) == int(name[2]) else None
+    return None if _NO_HOST.fullmatch(name[1]) else name[1]
 
 
 def read_fields(text: bytes) -> dict[str, Any]:

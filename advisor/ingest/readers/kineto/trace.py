@@ -89,9 +89,10 @@ class Trace:
         if cutter.damaged_head:
             self.complete = False
             self.notes.append(DAMAGED_HEAD)
-        self.info = trace_info(self.head, self._tail_hint(), source.path)
+        self.info = trace_info(self.head, self._tail_hint(), source.path, source.head)
         if self.info.rank_from != "distributedInfo" and source.compression != "none":
-            self.info = trace_info(self.head, _fields_at_end(self._last_bytes()), source.path)
+            end = _fields_at_end(self._last_bytes())
+            self.info = trace_info(self.head, end, source.path, source.head)
         self.set_base()
         self.asks_events = self.info.rank_from != "distributedInfo"
         self.merged = self.asks_events and bool(_ARGS_RANK.search(source.head))
@@ -244,7 +245,7 @@ class Trace:
     def finish(self) -> None:
         """Merge the tail's fields into what the head said."""
         before = (self.info.rank, self.info.rank_from)
-        self.info = trace_info(self.head, self.tail, self.source.path)
+        self.info = trace_info(self.head, self.tail, self.source.path, self.source.head)
         if self.info.rank is None:
             self.info.rank, self.info.rank_from = before
         self.set_base()

@@ -9,13 +9,27 @@ from advisor.metrics.collectives.groups import RankInfo
 from advisor.metrics.links.cost import Culprit
 from advisor.metrics.links.locations import Location
 from advisor.metrics.links.named import Name, culprit_of
+from advisor.metrics.rings.locations import homes_of, is_nameless
 
 
 def test_hosts_without_a_name_are_named_by_their_ranks() -> None:
     """GIVEN ranks whose hosts were not recorded THEN no host is called by its rank's name."""
     unnamed = {4: "rank 4", 5: "rank 5", 6: "rank 6"}
     assert Name(unnamed, {}).hosts([4, 5]) == "ranks 4, 5"
-    assert Name({**unnamed, 0: "a", 1: "b"}, {}).hosts([0, 1]) == "hosts a, b"
+    home = {**unnamed, 0: "a", 1: "b"}
+    assert Name(home, {}).hosts([0, 1]) == "hosts a, b"
+    assert Name(home, {}).hosts([0, 1, 4, 5, 6]) == "hosts a, b and of ranks 4-6"
+
+
+def test_ranks_beside_hosts_that_hold_blocks_are_of_one_host() -> None:
+    """GIVEN a host with a block of ranks, and ranks whose host nobody names THEN each block of
+    these is one host; where blocks do not divide the ranks, or no host is named, none is."""
+    home = homes_of(range(12), dict.fromkeys(range(4), "a"))
+    assert [home[rank] for rank in (3, 4, 7, 8)] == ["a", "ranks 4-7", "ranks 4-7", "ranks 8-11"]
+    assert not is_nameless(home[3])
+    assert is_nameless(home[4])
+    assert len({*homes_of(range(11), dict.fromkeys(range(4), "a")).values()}) == 8
+    assert len({*homes_of(range(4), {}).values()}) == 4
 
 
 def test_messages_go_one_way() -> None:

@@ -10,7 +10,7 @@ from advisor.metrics.links.cost import Culprit, Inputs, excess_of
 from advisor.metrics.links.locations import Location, Members, slots_of
 from advisor.metrics.links.ring_ends import REST
 from advisor.metrics.links.slow_location import Found
-from advisor.metrics.rings.locations import Home
+from advisor.metrics.rings.locations import Home, is_nameless
 from advisor.vocabulary.words import LONGEST_LIST, some_ranks
 
 SURE = 0.05
@@ -177,13 +177,17 @@ class Name:
 
     def hosts(self, ranks: Sequence[int]) -> str:
         own = sorted({str(self.home[rank]) for rank in ranks}, key=_by_number)
-        shown = ", ".join(own[:MOST_NAMED]) + (" …" if len(own) > MOST_NAMED else "")
-        # A host without a name has that of its rank (see `attribution`): then ranks are meant.
-        if all(str(self.home[rank]) == f"rank {rank}" for rank in ranks):
+        # A host without a name is called by its ranks.
+        unnamed = [rank for rank in ranks if is_nameless(self.home[rank])]
+        if len(unnamed) == len(ranks):
             return some_ranks(ranks)
+        shown = ", ".join(own[:MOST_NAMED]) + (" …" if len(own) > MOST_NAMED else "")
         is_long = len(own) > MOST_NAMED or len(shown) > LONGEST_LIST
         if is_long and 1 < len(own) == len(set(self.home.values())):
             return f"all {len(own)} hosts"
+        if unnamed:
+            others = self.hosts([rank for rank in ranks if rank not in unnamed])
+            return f"{others} and of {some_ranks(unnamed)}"
         if own[0].startswith("node "):  # a name that devices tell says what it is
             return shown
         return f"host{'s' if len(own) > 1 else ''} {shown}"

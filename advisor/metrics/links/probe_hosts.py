@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from advisor.metrics.links.named import MOST_NAMED
-from advisor.metrics.rings.locations import Home
+from advisor.metrics.rings.locations import Home, is_nameless
 
 
 class Joined(NamedTuple):
@@ -37,9 +37,9 @@ class Apart(NamedTuple):
 def join(probe: Mapping[int, str], home: Mapping[int, Home]) -> Joined | Apart:
     """The probe's ranks at the trace's places, or why it is not used.
 
-    ``home`` is what stands for each trace rank's host: its name, or ``rank N`` where it has none.
+    ``home`` is what stands for each trace rank's host: its name, or its ranks where it has none.
     """
-    named = {rank: own for rank, own in home.items() if own != f"rank {rank}"}
+    named = {rank: own for rank, own in home.items() if not is_nameless(own)}
     where = _by_name(probe, set(named.values()))
     if not probe:
         return Apart("the probe's ranks have no hosts, or several probes name different ones")

@@ -9,7 +9,6 @@ documents packed into sequences, its time follows the tokens attended to, which 
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from advisor.metrics.lateness.unlike import unlike_operands
 from advisor.metrics.timeline.shapes import LAUNCHED_SHAPES
 from advisor.metrics.timeline.statistics import binomial_tail, sign_flip_tail
 from advisor.model.operator_flops import NAME, flops_of_shapes
@@ -32,8 +32,8 @@ _ATTENTION = "attention"  # flash_fwd_kernel, fmha_cutlassF, attention_kernel
 _MOST_PEERS = 8  # of a rank: the median of so many does not hang on one
 
 _BySteps = dict[int, dict[str, float]]  # step -> operator -> FLOPs
-# rank -> its FLOPs; rank -> operator -> its main shape.
-_Flops = tuple[dict[int, _BySteps], dict[int, dict[str, str]]]
+_ByShapes = dict[str, dict[str, float]]  # operator -> shapes of its operands -> FLOPs per step
+_Flops = tuple[dict[int, _BySteps], dict[int, _ByShapes]]  # by rank
 _Known = tuple[_Flops, list["_Operator"]]
 
 
@@ -200,7 +200,7 @@ def _by_shape(
     rank: int,
     chosen: Sequence[int],
     flops: Mapping[int, _BySteps],
-    shapes: Mapping[int, Mapping[str, str]],
+    shapes: Mapping[int, _ByShapes],
 ) -> Compared:
     """By the FLOPs of recorded shapes; without its pace."""
     if rank not in flops or not (others := [peer for peer in chosen[1:] if peer in flops]):
@@ -220,9 +220,12 @@ def _by_shape(
         return compared
     compared = compared._replace(cause_p_value=_by_chance(by_step, peers))
     name = max(usual, key=lambda it: abs(own[it] - usual[it]))
-    mine = shapes[rank][name]
-    theirs = next((shapes[p][name] for p in others if name in shapes[p]), None)
-    return compared if theirs == mine else compared._replace(operator=name, own=mine, usual=theirs)
+    theirs = next((shapes[p][name] for p in others if name in shapes[p]), {})
+    if own[name] > usual[name]:
+        pair = unlike_operands(shapes[rank][name], theirs)
+    else:
+        pair = unlike_operands(theirs, shapes[rank][name])[::-1]
+    return compared._replace(operator=name, own=pair[0], usual=pair[1]) if all(pair) else compared
 
 
 def _more_by_step(own: Sequence[float], peers: Sequence[Sequence[float]]) -> float | None:
@@ -275,17 +278,13 @@ def _flops(con: Any, run: str, ranks: Sequence[int]) -> _Flops:
         if flops:
             sums[rank][step][name] += flops * count
             of_shape[rank][name][dims] += flops * count
-    main = {
-        rank: {name: _first(max(own, key=lambda dims: own[dims])) for name, own in names.items()}
+    return sums, {
+        rank: {
+            name: {dims: value / len(sums[rank]) for dims, value in by_dims.items()}
+            for name, by_dims in names.items()
+        }
         for rank, names in of_shape.items()
     }
-    return sums, main
-
-
-def _first(dims: str) -> str:
-    """The first shape that says something, as text."""
-    shapes = [shape for shape in json.loads(dims) if shape]
-    return json.dumps(shapes[0]).replace(" ", "") if shapes else dims
 
 
 def _pace(

@@ -145,6 +145,7 @@ def _lateness_input(con: Any, data: RunData, content: Sequence[Mapping[str, Any]
             for rank, one in data.ranks.items()
             if (pace := host_pace(one.line, one.steps, one.gaps, data.calls[rank])) is not None
         },
+        launches={own["rank"]: own["launch_ns"] for own in content if own["launch_ns"]},
         compare=lambda rank, peers, needed: compare_work(con, data.run, rank, peers, known, needed),
         hosts={r: one.info.host for r, one in data.ranks.items() if one.info.host is not None},
         places=places(data.groups.values()),

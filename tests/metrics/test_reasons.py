@@ -7,7 +7,7 @@ import pytest
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals
-from advisor.metrics.lateness.reasons import reason_of
+from advisor.metrics.lateness.reasons import _slow_launches, reason_of
 from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Step, Steps
 from advisor.metrics.timeline.breakdown import Occupancy
@@ -291,3 +291,22 @@ def test_kernels_of_a_stretch_that_peers_ran_in_another_are_no_more_work(
                         begin + np.array([30, 120]) * _MS, begin, excess, excess,
                         np.arange(_STRETCHES))  # fmt: skip
     assert _reason_on_devices(arrivals, lines, {}, compared) == reason
+
+
+@pytest.mark.parametrize(
+    ("launches", "slower", "found"),
+    [
+        ((4676, 5646, 4638, 4586), 0.21, True),
+        ((4676, 5646, 4638, 4586), 0.9, False),  # it does something else as well
+        ((4676, 4740, 4638, 4586), 0.01, False),  # its peers differ by as much
+        ((5600, 5646, 4638, 4586), 0.21, False),
+        ((4676, 5646), 0.21, False),  # one peer: which of them is unusual
+        ((4676, 5646, 4638, 4586), -0.1, False),
+    ],
+)
+def test_a_host_is_slow_where_its_launches_take_as_much_longer(
+    launches: tuple[float, ...], slower: float, found: bool
+) -> None:
+    evidence = _slow_launches(1, [r for r in range(len(launches)) if r != 1],
+                              dict(enumerate(launches)), slower)  # fmt: skip
+    assert evidence == ({"launch_ns": 5646, "usual_launch_ns": 4638} if found else {})

@@ -54,6 +54,7 @@ def reason_of(
     *,
     systematic: bool,
     cost_ns: float = 0.0,
+    launches: Mapping[int, float] | None = None,
 ) -> Reason | None:
     """The reason of one rank's own excess; None when it is never the slowest.
 
@@ -61,7 +62,7 @@ def reason_of(
     median of the others in the same stretches. ``paces``: what each host takes for a step when
     nothing holds it up, ns; ``compare`` says of a rank and its peers who has more work or takes the
     given share longer for the same (None: it is not worth asking). ``cost_ns``: what the others
-    wait for it per step.
+    wait for it per step. ``launches``: how long each rank's host takes to launch a kernel, ns.
     """
     longer = np.zeros(6)
     inherited = asked_late = excess = operators = usual_operators = usual_compute = 0.0
@@ -158,6 +159,7 @@ def reason_of(
     if behind is not None:
         count = max(sum(step.used for step in steps[rank].steps), 1)
         evidence["host_slower_ns_per_step"] = round(behind)
+        evidence |= _slow_launches(rank, peers, launches or {}, behind / (paces[rank] - behind))
         if behind < _BEHIND * max(idle, asked_late) / count:
             return Reason("all-hosts-late", evidence)
         idle = max(idle, behind * count)
@@ -171,6 +173,23 @@ def _host_behind(rank: int, peers: Sequence[int], paces: Mapping[int, float]) ->
     """How much longer a rank's host takes for a step than the median of its peers', ns."""
     hosts = [paces[peer] for peer in peers if peer in paces]
     return paces[rank] - float(np.median(hosts)) if rank in paces and hosts else None
+
+
+def _slow_launches(
+    rank: int, peers: Sequence[int], launches: Mapping[int, float], slower: float
+) -> dict[str, float]:
+    """What a launching call takes on a rank and on the median of its peers, ns.
+
+    Where it takes longer by most of the share by which the host is slower, and beyond what its
+    peers differ by: then all that the host does takes longer. Else, or with one peer, nothing.
+    """
+    others = [launches[peer] for peer in peers if peer in launches]
+    if rank not in launches or len(others) < 2 or slower <= 0:
+        return {}
+    usual, longer = float(np.median(others)), launches[rank] - max(others)
+    if launches[rank] / usual - 1 < _EXPLAINED * slower or longer <= max(others) - min(others):
+        return {}
+    return {"launch_ns": round(launches[rank]), "usual_launch_ns": round(usual)}
 
 
 def _more_per_step(

@@ -45,6 +45,7 @@ class Ranks:
     clocks: Mapping[int, Clock]
     loading: Mapping[int, Intervals]  # time in the data loader
     paces: Mapping[int, float]  # what each host takes for a step when nothing holds it up, ns
+    launches: Mapping[int, float]  # what a call that launches a kernel takes, ns
     compare: Callable[[int, Sequence[int], float], Compared]
     hosts: Mapping[int, str]  # where they are known
     places: Mapping[str, Mapping[int, str]]  # by kind of groups side by side
@@ -202,6 +203,7 @@ def _row(
             ranks.compare if cost > _WORTH_COMPARING * _step_ns(ranks.steps[rank]) else None,
             systematic=significant and is_sure(cost, low),
             cost_ns=cost,
+            launches=ranks.launches,
         )
         if cost
         else None

@@ -67,6 +67,19 @@ def test_a_container_whose_name_begins_with_a_digit_breaks_a_row() -> None:
     assert figures(parse(f"{HEADER}{apart}")) == expected
 
 
+def test_a_wrong_count_ends_where_a_host_whose_name_begins_with_a_letter_does() -> None:
+    """Timez-zx/nccl-tests (2 A100): «0mew0:» took the 0, and the next time counted as wrong."""
+    nccl = (
+        "mew0:64904:64904 [1] NCCL INFO AllReduce: opCount 0 sendbuff 0x720000000 count 2097152\n"
+    )
+    rank = "#  Rank  0 Group  0 Pid  64904 on       mew0 device  0 [0000:17:00] NVIDIA A100 80GB\n"
+    begin = "     8388608       2097152     float     sum      -1"
+    row = f"{begin}{nccl}{nccl}    83.33  100.66  100.66      0{nccl}{nccl}    80.98  103.59  103.59      0\n"
+    expected = [(False, 83.33, 100.66, 0), (True, 80.98, 103.59, 0)]
+    assert figures(parse(f"{rank}{HEADER}{row}")) == expected
+    assert figures(parse(f"{HEADER}{row}")) == [(False, 83.33, 100.66, None)]  # its 0 is lost
+
+
 def test_the_lines_around_a_table_are_no_errors_of_a_job(tmp_path: Path) -> None:
     footer = "# Errors with asterisks indicate errors that have exceeded the maximum threshold.\n"
     path = tmp_path / "rccl.txt"

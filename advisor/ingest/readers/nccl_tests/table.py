@@ -7,6 +7,7 @@ operation and the ranks (doc/PERFORMANCE.md of nccl-tests).
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from functools import cached_property
 
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
 from advisor.vocabulary.bandwidth import bus_factor
-from advisor.vocabulary.numbers import real
+from advisor.vocabulary.numbers import INT64_MAX, decimal, real
 
 # What an error may come to before nccl-tests counts the row as wrong: DeltaMaxValue of its
 # releases to 2021 (src/common.cu; half as in ROCm's), whose tables print the difference, no count.
@@ -27,6 +28,7 @@ _OF_FORM: dict[tuple[bool | None, bool], tuple[str, ...]] = {
     (True, False): ("reduce_scatter", "send_recv"),
     (False, True): ("broadcast",),
 }
+_PROCESS = re.compile(r"([\w.\-]{1,255}):\d{1,10}:\d{1,10} \[")  # of NCCL's line
 _MORE_RANKS = 4.0  # times their uncertainty lies between the factors of n and n + 1 ranks
 
 
@@ -54,26 +56,23 @@ class Devices:
     unknown: int = 0  # lines whose rank cannot be used
     started: int | None = None
     """Ranks that the line which started the program asks for."""
-
-    _digits_first: set[str] = field(default_factory=set)
+    _all_hosts: set[str] = field(default_factory=set)
 
     def see(self, group: str, rank: int, host: str) -> None:
         """One line of the list."""
         self.ranks.setdefault(group, set()).add(rank)
         self.hosts.setdefault(group, set()).add(host)
+        self._all_hosts.add(host)
         self.listed[group, rank] += 1
-        if host[:1].isdigit():
-            self._digits_first.add(host)
 
     def before_host(self, line: str) -> str:
-        """What stands before NCCL's message, where its host's name (a container's) begins with a
-        digit, which would end the figure that it follows without a space.
+        """What stands before NCCL's message: a figure may end where the host's name begins, without
+        a space, and the name with a digit (a container's).
         """
-        for host in self._digits_first:
-            before, found, after = line.partition(f"{host}:")
-            if found and "NCCL " in after:
-                return before
-        return line
+        found = _PROCESS.search(line)
+        name = found[1] if found else ""
+        known = next((i for i in range(len(name)) if name[i:] in self._all_hosts), None)
+        return line if found is None or known is None else line[: found.start() + known]
 
     @property
     def apart(self) -> int | None:
@@ -224,7 +223,8 @@ class Table:
         some, for it has no such half.
         """
         if "#wrong" in values:
-            return _count(values["#wrong"])
+            # No whole number is a time, where the row was cut.
+            return decimal(values["#wrong"], most=INT64_MAX)
         error = real(values.get("error"))
         if error is None:
             return None
@@ -306,8 +306,3 @@ def _figure(values: Mapping[str, str], name: str, dropped: Counter[str]) -> floa
     if found is None and values.get(name, "N/A").upper() != "N/A":
         dropped[f"{name} out of range"] += 1
     return found
-
-
-def _count(text: str | None) -> int | None:
-    value = real(text)
-    return None if value is None else int(value)

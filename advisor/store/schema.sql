@@ -625,7 +625,7 @@ CREATE TABLE bench_curve (
   reach_gbps DOUBLE NOT NULL,       -- what it reaches, or would at larger sizes: bytes over time between the last ones
   largest_bytes BIGINT NOT NULL,    -- the largest size
   limit_gbps DOUBLE,                -- bus bandwidth that links or NICs allow by data sheet; null if unknown
-  limit_by VARCHAR,                 -- 'links' or 'NICs'
+  limit_by VARCHAR,                 -- 'links', 'links with NVLS' or 'NICs'
   limit_source VARCHAR,             -- where that figure is from
   small_us DOUBLE,                  -- median time of calls of 4 KiB or less, or of the smallest if only latency takes so long
   drop_bytes BIGINT,                -- the first size at which the bandwidth falls; null if none

@@ -343,6 +343,23 @@ def _curve(folder: Path, text: str) -> dict[str, Any]:
     return dict(zip(names, row, strict=True))
 
 
+def test_nvls_is_held_against_what_the_switch_lets_it_show(tmp_path: Path) -> None:
+    """2, 4 and 6 H100 of waynehacking8/nccl-collectives-bench: 69 % of it each, 46 to 98 of 450."""
+    shares = []
+    for ranks, us in {2: 41501.6, 4: 34177.7, 6: 32311.6}.items():
+        table = {"op": "all_reduce", "ranks": ranks, "device": "NVIDIA H100 80GB HBM3", "hosts": 1,
+                 "rows": [(2**33, us, us)]}  # fmt: skip
+        start = "host0:1:1 [0] NCCL INFO "
+        log = f"{start}ncclCommInitRankConfig comm 0x1 rank 0 nranks {ranks} cudaDev 0 nvmlDev 0 "
+        log += f"busId 41000 commId 0x335af42abcea14 - Init COMPLETE\n{start}AllReduce: {2**33} "
+        log += "Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}\n"
+        found = _curve(tmp_path, printed(table) + log)
+        assert found["limit_by"] == "links with NVLS"
+        shares.append(found["best_gbps"] / found["limit_gbps"])
+    assert shares == pytest.approx([0.69] * 3, abs=0.01)
+    assert _curve(tmp_path, printed(table))["limit_gbps"] == 450
+
+
 def test_of_several_falls_the_one_that_costs_most_is_told(tmp_path: Path) -> None:
     """Report 1453 of NCCL: a dip at 1 MB, and from 64 MB on a seventh of what 32 MB reach."""
     times = {19: 366.5, 20: 1626.5, 21: 2325.3, 22: 622.6, 23: 992.6, 24: 1334.9, 25: 2180.1,

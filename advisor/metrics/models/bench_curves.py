@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -33,6 +33,11 @@ SELECT tool, source, op, ranks, hosts, device, bytes, in_place, min(time_us) AS 
 FROM bench
 WHERE run = ? AND src IS NULL AND bytes > 0 AND time_us > 0
 GROUP BY ALL ORDER BY ALL
+"""
+# Where NCCL's log names what it chose, for every communicator of as many ranks.
+_BY_SWITCH = """
+SELECT op, bytes, ranks FROM nccl_choice WHERE run = ? AND source = 'call'
+GROUP BY ALL HAVING bool_and(algorithm = 'NVLS')
 """
 
 
@@ -104,12 +109,13 @@ class Alike(NamedTuple):
 def curve_rows(con: Any, run: str) -> list[dict[str, Any]]:
     """Rows of ``bench_curve``."""
     curves = _curves(con, run)
+    by_switch = set(con.execute(_BY_SWITCH, [run]).fetchall())
     said = _machine(con, run)
     alike: dict[tuple[Any, ...], list[Curve]] = defaultdict(list)
     for curve in curves:
         alike[curve.kind].append(curve)
     best = {kind: Alike.of(tables) for kind, tables in alike.items()}
-    return [_row(run, curve, said, best[curve.kind]) for curve in curves]
+    return [_row(run, curve, said, best[curve.kind], by_switch) for curve in curves]
 
 
 def _curves(con: Any, run: str) -> list[Curve]:
@@ -134,11 +140,18 @@ def _curves(con: Any, run: str) -> list[Curve]:
     return found
 
 
-def _row(run: str, curve: Curve, said: Machine | None, alike: Alike) -> dict[str, Any]:
+def _row(
+    run: str,
+    curve: Curve,
+    said: Machine | None,
+    alike: Alike,
+    by_switch: Collection[tuple[str, int, int]],
+) -> dict[str, Any]:
     best = max(curve.points, key=curve.gbps)
     level = [point for point in curve.points if curve.gbps(point) >= _LEVEL * curve.gbps(best)]
     device = _device(curve, said)
-    limit = None if device is None else _limit(curve, device, said)
+    nvls = (curve.op, best.bytes, curve.ranks) in by_switch
+    limit = None if device is None else _limit(curve, device, said, nvls=nvls)
     small = [time for point in _small(curve) for time in point.times_us.values()]
     wrong = [p for p in curve.points if p.wrong]
     checked = [p.wrong for p in curve.points if p.wrong is not None]
@@ -245,7 +258,7 @@ def _device(curve: Curve, said: Machine | None) -> Device | None:
     return device_of(said) if said is not None else None
 
 
-def _limit(curve: Curve, device: Device, said: Machine | None) -> Ceiling | None:
+def _limit(curve: Curve, device: Device, said: Machine | None, *, nvls: bool) -> Ceiling | None:
     # Whose network reads the device's memory.
     of_device = [one for one in machines_with(device.name) if one.network.kind != "tcp"]
     board = said.gpus_per_node if said else next((m.gpus_per_node for m in of_device), None)
@@ -258,7 +271,10 @@ def _limit(curve: Curve, device: Device, said: Machine | None) -> Ceiling | None
     machines: list[Machine | None] = [said] if said is not None else [*of_device] or [None]
 
     def least(hosts: int, switched: bool = False) -> Ceiling | None:
-        found = (ceiling(curve.op, ranks, hosts, device, m, switched=switched) for m in machines)
+        found = (
+            ceiling(curve.op, ranks, hosts, device, m, switched=switched, nvls=nvls)
+            for m in machines
+        )
         return min(filter(None, found), key=lambda limit: limit.gbps, default=None)
 
     limit, best = least(hosts), max(map(curve.gbps, curve.points))

@@ -253,6 +253,14 @@ HAVING count(*) > 1 AND min(rank) = 0 AND max(rank) = count(*) - 1 AND min(seq) 
   AND (SELECT of_all FROM said_group)
   AND NOT EXISTS (FROM missing_rank)
 UNION ALL
+SELECT 'first-collective', count(*), min_by(value, line), min_by(source, line),
+  list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL),
+  list(DISTINCT host ORDER BY host) FILTER (host IS NOT NULL), min(line)
+FROM said_line WHERE name IN ('watchdog-timeout', 'watchdog-says')
+  AND regexp_matches(value, '[Ll]ast completed (?:NCCL )?work: -1\b')
+  AND NOT EXISTS (FROM missing_rank)
+HAVING count(*) > 0
+UNION ALL
 -- Hosts that each load one release, and not the same, are refused by NCCL or hang.
 SELECT 'version-mismatch', count(*), string_agg(host || ' ' || release, ', ' ORDER BY host),
   min(source), NULL, list(host ORDER BY host), NULL

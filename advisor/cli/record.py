@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,13 +79,13 @@ def command(
     )
     if on_demand:
         click.echo(f"advisor: when you want a recording: advisor capture {folder}", err=True)
-    status = own.attached(line, asked, dict(os.environ))
+    status, asked_to_end = own.attached(line, asked, dict(os.environ))
     if every or on_demand:
         return status
     written = files.whole(folder)
     for path in written:
         click.echo(f"advisor: wrote {path}", err=True)
-    if not written and status - 128 in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    if not written and asked_to_end:
         click.echo("advisor: the command was ended before it wrote a trace", err=True)
         return status
     if not written:

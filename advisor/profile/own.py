@@ -244,8 +244,11 @@ def unheard() -> tuple[str, str]:
     )
 
 
-def attached(command: Sequence[str], asked: order.Order, environment: Mapping[str, str]) -> int:
-    """Run ``command`` to its own end at this terminal; its exit status, 128 + N for signal N.
+def attached(
+    command: Sequence[str], asked: order.Order, environment: Mapping[str, str]
+) -> tuple[int, bool]:
+    """Run ``command`` to its own end at this terminal; its exit status, 128 + N for signal N, and
+    whether this process was asked to end it (a launcher's own status does not tell).
 
     Raises AdvisorError where it cannot be started. Ctrl-C reaches it as it would alone, and so does
     a signal that is meant to end this process.
@@ -253,9 +256,11 @@ def attached(command: Sequence[str], asked: order.Order, environment: Mapping[st
     full = order.environment(asked, environment)
     arguments = exporting(command, set(full) - set(environment) | {"PYTHONPATH"})
     early: list[int] = []
+    came: list[int] = []
     tell: Callable[[int], object] = early.append
 
     def hand_on(number: int) -> None:
+        came.append(number)
         if number != signal.SIGINT:  # the terminal sends it to the job too
             tell(number)
 
@@ -265,7 +270,8 @@ def attached(command: Sequence[str], asked: order.Order, environment: Mapping[st
         for number in early:
             tell(number)
         status = process.wait()
-    return 128 - status if status < 0 else status
+    ends = {-signal.SIGHUP, -signal.SIGINT, -signal.SIGTERM}
+    return (128 - status if status < 0 else status), bool(came) or status in ends
 
 
 def _started(arguments: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:

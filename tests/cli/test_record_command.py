@@ -99,6 +99,18 @@ def test_a_command_that_a_signal_ends_early_is_not_its_launchers_fault(
     assert (ended.exception, ended.return_value) == (None, 128 + number)
 
 
+def test_a_launcher_that_is_asked_to_end_has_no_reason_in_its_output(tmp_path: Path) -> None:
+    """torchrun ends with status 1 on a SIGTERM that `advisor record` handed on."""
+    line = (
+        "import os, signal, sys, time; signal.signal(15, lambda *_: sys.exit(1)); "
+        "os.kill(os.getppid(), 15); time.sleep(30)"
+    )
+    asked = ["-o", str(tmp_path / "t"), "--", sys.executable, "-c", line]
+    ended = CliRunner().invoke(command, asked, standalone_mode=False)
+    assert (ended.exception, ended.return_value) == (None, 1)
+    assert "was ended before it wrote a trace" in ended.stderr
+
+
 def test_the_handler_keeps_each_cycle_and_says_its_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

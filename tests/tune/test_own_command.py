@@ -171,7 +171,7 @@ def test_a_script_that_makes_too_few_steps_is_told_how_many(tmp_path: Path) -> N
     )
     asked = Order(str(tmp_path / "out"), warmup=10, traced=12)
     (tmp_path / "out").mkdir()
-    assert own.attached([sys.executable, str(script)], asked, os.environ) == 0
+    assert own.attached([sys.executable, str(script)], asked, os.environ)[0] == 0
     assert (
         "enough steps of a torch optimizer were made (it made 8; 23 are needed)"
         in own.why_nothing(asked)[0]

@@ -166,6 +166,9 @@ class RunTables:
     def _work_out(self, view: View) -> int:
         """Make the table of a view, or fill it again; how many rows it has."""
         name = f'"{view.name}"'
+        if view.name in self._planned and view.source and self._is_empty(view.source[0]):
+            self._made[view.name] = "TABLE"
+            return 0
         if view.name not in self._planned:
             made = self.con.execute(f"CREATE TABLE {name} AS {view.select}")
             self._note_made(view.name, "TABLE")
@@ -177,6 +180,10 @@ class RunTables:
             made = self.con.execute(f"EXECUTE {name}")
             self._made[view.name] = "TABLE"
         return int(made.fetchall()[0][0])
+
+    def _is_empty(self, table: str) -> bool:
+        """Whether a table, or the table of a view, is made and has no rows."""
+        return self._made.get(table) == "TABLE" and table not in self._filled
 
     def tables(self) -> list[str]:
         """Base tables, by name."""

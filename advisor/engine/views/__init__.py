@@ -7,7 +7,8 @@ worked out only when something that runs names it, together with what it reads i
 The comment above a view says what its rows are; a column's meaning stands there too, as
 ``--   column: meaning``, or behind the column. Columns without are those of the tables and views
 that it reads, unchanged. ``-- No rows without call WHERE op = 'all_gather'.`` there spares the
-database the view where nothing of the kind was recorded.
+database the view where nothing of the kind was recorded, and filling it again, in the examples of
+rules, where that table is empty.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 -- Collective calls of used steps; exposed_transfer_ns leaves out waiting for peers that were
 -- read.
+-- No rows without collective.
 CREATE VIEW call AS
 SELECT c.* EXCLUDE (exposed_transfer_ns),
   c.end_ns - c.start_ns AS dur_ns,                                            -- on this rank
@@ -18,6 +19,7 @@ FROM collective c SEMI JOIN used_step USING (step) SEMI JOIN whole_rank USING (r
 -- The same calls with what of them is exposed waiting, ns: calls of a rank that wait at once share its
 -- step's waiting in proportion to theirs. Where nothing tells that, it is what transfer leaves of all that
 -- is exposed.
+-- No rows without call.
 CREATE VIEW waiting_call AS
 SELECT c.* EXCLUDE (own_ns, moved_ns),
   coalesce(least(1, coalesce(b.exposed_wait_ns, greatest(0, b.exposed_comm_ns - moved_ns))
@@ -30,6 +32,7 @@ FROM (SELECT *, greatest(0, exposed_all_ns - exposed_transfer_ns) AS own_ns,
 -- calls in which the rank is last, and over the other ranks, of last start less own start (calls
 -- that run at once count each, hidden waits too). peer_cost_ns and peer_wait_ns are cost_ns_per_step
 -- and wait_ns_per_step as mean over those that share calls with it.
+-- No rows without lateness.
 --   late_ranks: it, and the ranks of its host, or at its place of other groups, that are late as it is
 --   summed_cost_ns: per used step, over all calls in which it is last and all other ranks
 --   all_ns: all ranks' cost per used step, ns
@@ -59,6 +62,7 @@ WHERE l.process_group IS NULL;
 -- Gradient reductions: known buckets; of a group and operation without any, reductions in the backward
 -- pass where the group does not reduce in the forward pass (tensor parallelism does). What is reduced
 -- beside known buckets is the model's own (SyncBatchNorm).
+-- No rows without call.
 CREATE VIEW gradient_call AS
 WITH bucket AS (SELECT rank, call_id FROM param_bucket),
 bucketed AS (SELECT DISTINCT op, process_group FROM call SEMI JOIN bucket USING (rank, call_id)),
@@ -73,6 +77,7 @@ WHERE c.op IN ('all_reduce', 'reduce_scatter', 'reduce') AND (
 
 -- Used steps of the ranks that call in a group: groups side by side wait at once, so that each one's
 -- time per step is its own members'.
+-- No rows without call.
 --   n: used steps, summed over those ranks
 CREATE VIEW group_step AS
 SELECT process_group, count(*) AS n FROM (SELECT DISTINCT process_group, rank FROM call)
@@ -95,6 +100,7 @@ SELECT process_group FROM call WHERE op IN ('all_reduce', 'reduce_scatter')
 
 -- Gradient buckets per rank and step-independent place, with the part of the fitted time that is
 -- latency. median over used steps.
+-- No rows without gradient_call.
 --   worst_call: call_id of the call with the most exposed transfer
 --   passes: backward passes that reduce, per rank and step; no bucket holds gradients of two
 CREATE VIEW gradient_group AS
@@ -119,6 +125,7 @@ GROUP BY g.process_group, g.op;
 -- operator. Without device streams FSDP2 waits for every reduce-scatter (and HSDP for the
 -- all-reduce after it), and FSDP1, whose calls carry no unit's name, for every gather as well: no
 -- setting overlaps them there.
+-- No rows without call.
 CREATE VIEW overlappable AS
 SELECT op, process_group FROM call
 WHERE op IN ('all_reduce', 'reduce_scatter', 'all_gather', 'reduce')
@@ -133,6 +140,7 @@ HAVING (op <> 'all_reduce' OR NOT bool_or(coalesce(phase, '') = 'forward'))
 -- Per group and operation, the time of a step in which the stream that runs it on a device transfers nothing.
 -- No call can be moved there from where it is exposed if there is none: calls of one communicator do
 -- not run beside each other. What waits for a rank that was not read is no transfer.
+-- No rows without call.
 --   free_ns: mean over ranks and steps
 CREATE VIEW stream_room AS
 WITH busy AS (
@@ -155,6 +163,7 @@ SELECT coalesce(median(gap_ns) FILTER (gap_ns BETWEEN 0 AND 20000), 0) AS gap_ns
 WHERE queued;
 
 -- Groups whose calls run on the stream that computes: whatever is asked for when, nothing overlaps.
+-- No rows without call.
 CREATE VIEW in_line AS
 SELECT c.process_group FROM call c JOIN device_queue q USING (rank)
 WHERE c.op IN ('all_reduce', 'reduce_scatter', 'all_gather') GROUP BY c.process_group
@@ -162,6 +171,7 @@ HAVING avg((c.stream = q.compute_stream)::INT) > 0.5;
 
 -- Gradient reductions per rank and step: how much is exposed, and the time between the calls,
 -- which holds the work that could have run meanwhile.
+-- No rows without gradient_call.
 --   worst_call: call_id of the call with the most exposed transfer
 CREATE VIEW gradient_gap AS
 WITH ordered AS (
@@ -207,6 +217,7 @@ FROM per GROUP BY process_group, op;
 
 -- How long each device stream of calls stood idle before a call and all before it; what queued calls
 -- leave between them is none.
+-- No rows without call.
 --   stood_ns: ns
 CREATE VIEW stream_stood AS
 SELECT rank, call_id, sum(CASE WHEN idle_ns > 20000 THEN idle_ns ELSE 0 END)

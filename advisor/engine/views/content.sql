@@ -12,6 +12,7 @@ SELECT CASE WHEN bool_and(launches > 0) AND (SELECT world_size FROM facts) = 1 A
 FROM rank_content;
 
 -- What the device computes longest, on the rank that computes most: kernels by name without arguments.
+-- No rows without rank_content.
 --   name: of the kernels
 --   share: of that rank's time in kernels
 CREATE VIEW longest_kernel AS

@@ -9,6 +9,7 @@ WHERE step < (SELECT max(step) FROM all_step) OR (SELECT timeline FROM facts) = 
 
 -- Steps in which gaps of a kind count: closed ones, and those of warming up that are long for a gap as in a
 -- closed one, half to twice as long.
+-- No rows without host_gap.
 CREATE VIEW gap_step AS
 WITH own AS (SELECT kind, step, sum(idle_ns) AS ns FROM host_gap GROUP BY rank, kind, step),
 stall AS (SELECT kind, step, max(ns) AS ns FROM own GROUP BY kind, step)
@@ -20,6 +21,7 @@ SELECT w.kind, w.step FROM warm_up_step JOIN all_step s USING (step) JOIN stall 
 WHERE s.complete AND 2 * w.ns > s.step_ns - f.step_ns;
 
 -- Device time that each rank loses to its host per step, by kind: mean over the steps in which it counts.
+-- No rows without gap_step.
 --   rank: null for the rank that lost most in each step
 --   gaps: how many, per step
 --   error_ns: standard error over steps of the mean; of what comes regularly, of its length
@@ -74,6 +76,7 @@ SELECT s.rank, kind, period, long_steps,
 FROM summed s LEFT JOIN doing d USING (rank, kind);
 
 -- Device time lost to the host per step, by kind: median over ranks (of two the lesser).
+-- No rows without rank_gap_kind.
 --   worst_step: step of the longest gap
 --   every: the period in rank_gap_kind, of the rank that lost most
 --   long_steps: as in rank_gap_kind, of the rank that lost most
@@ -171,14 +174,20 @@ SELECT o.step, list(DISTINCT g.rank ORDER BY g.rank) AS ranks, max(g.idle_ns) AS
 FROM odd_step o JOIN host_gap g ON g.step IN (o.step, o.step - 1), facts f
 WHERE 2 * g.idle_ns >= (o.times - 1) * f.step_ns GROUP BY o.step;
 
+-- What our recorder notes of threads that were ready to run and had no core.
+--   of: training, the thread that runs the script; gloo, all threads that move the bytes of its calls
+--   waits: ns, of each recorded step
+CREATE VIEW noted_wait AS
+SELECT rank, host, of, try_cast(try_cast(metadata AS JSON) -> ('$.advisor.' || name) AS BIGINT[]) AS waits
+FROM rank, (VALUES ('training', 'core_wait_ns'), ('gloo', 'gloo_wait_ns')) n(of, name)
+WHERE waits IS NOT NULL;
+
 -- What a rank waited for a core in each step. Our recorder writes one time for each step that it records.
+-- No rows without noted_wait.
 --   wait_ns: how long the training thread was ready to run and had no core
 CREATE VIEW step_core_wait AS
-WITH noted AS (
-  SELECT rank, try_cast(try_cast(metadata AS JSON) -> '$.advisor.core_wait_ns' AS BIGINT[]) AS waits
-  FROM rank)
 SELECT rank, step, waits[row_number() OVER (PARTITION BY rank ORDER BY start_ns)] AS wait_ns
-FROM step JOIN noted USING (rank)
+FROM step JOIN (FROM noted_wait WHERE of = 'training') USING (rank)
 QUALIFY len(waits) = count(*) OVER (PARTITION BY rank);
 
 -- Per complete step the rank that was kept longest from it by what the others do not do: stretches
@@ -318,26 +327,22 @@ QUALIFY row_number() OVER (PARTITION BY of_all ORDER BY chance, period) = 1;
 -- Linux keeps that time for every thread and our recorder writes it down; other recordings have none.
 -- Where long steps wait and short ones do not, the typical step waits the typical share of a step:
 -- the waits' own median may be as long as the median step.
---   of: training, the thread that runs the script; gloo, all threads that move the bytes of its calls
+-- No rows without noted_wait.
 --   wait_ns: median per step
 --   typical_ns: of threads that wait one by one, which is no longer than a step
 --   more_ns: than the other ranks, by the mean, as lateness is counted
 --   error_ns: standard error of that, over the steps
 --   more_each_ns: than the mean of the other ranks, in each noted step
 CREATE VIEW thread_wait AS
-WITH noted AS (
-  SELECT rank, host, of, try_cast(try_cast(metadata AS JSON) -> ('$.advisor.' || name) AS BIGINT[]) AS waits
-  FROM rank, (VALUES ('training', 'core_wait_ns'), ('gloo', 'gloo_wait_ns')) n(of, name)
-  WHERE waits IS NOT NULL),
-lasting AS (
+WITH lasting AS (
   SELECT rank, list(CASE WHEN used THEN end_ns - start_ns END ORDER BY start_ns) AS steps
   FROM step GROUP BY rank),
 own AS (
   SELECT rank, host, of, list_median(waits) AS ns, list_avg(waits) AS mean_ns,
     CASE WHEN len(waits) = len(steps) THEN list_median([
     waits[i] / steps[i] FOR i IN range(1, len(steps) + 1)]) END AS share
-  FROM noted LEFT JOIN lasting USING (rank)),
-each AS (SELECT rank, of, unnest(waits) AS ns, generate_subscripts(waits, 1) AS turn FROM noted),
+  FROM noted_wait LEFT JOIN lasting USING (rank)),
+each AS (SELECT rank, of, unnest(waits) AS ns, generate_subscripts(waits, 1) AS turn FROM noted_wait),
 paired AS ( -- the same step of all ranks: what else runs comes and goes for all of them
   SELECT rank, of, turn, ns - (sum(ns) OVER w - ns) / nullif(count(*) OVER w - 1, 0) AS ns
   FROM each WINDOW w AS (PARTITION BY of, turn)),
@@ -351,6 +356,7 @@ SELECT rank, host, of, ns::BIGINT AS wait_ns,
 FROM own o JOIN spread USING (rank, of), facts WHERE ns IS NOT NULL;
 
 -- How long each rank's training thread waits for a core.
+-- No rows without thread_wait.
 --   wait_ns: per typical step
 --   more_high_ns: the high end of the 95 % interval of more_ns
 CREATE VIEW core_wait AS
@@ -362,6 +368,7 @@ FROM thread_wait WHERE of = 'training';
 -- well. A CPU's compute runs on more threads than the one that is noted, which wait about as often; gloo's
 -- threads hold up what follows a call that the rank waits for. The error is that of what they wait together
 -- in each step: how far two threads lack cores at once is in it.
+-- No rows without thread_wait.
 --   core_ns: of what its peers wait for it, per step
 --   core_high_ns: the high end of its 95 % interval
 --   mostly: nothing is surely the rank's own

@@ -2,6 +2,7 @@
 
 -- Slow links with what restoring them gives: replayed where it could be, else from the calls
 -- alone.
+-- No rows without link_excess.
 --   share: excess of a call's time: low, middle, high (JSON)
 --   of_step_ns: the mean step, where only some steps have calls over it or it is slow at times; else null
 --   probe: what a probe says of it: 'names', 'confirms', 'shows', 'denies' or null

@@ -12,6 +12,7 @@ QUALIFY row_number() OVER (PARTITION BY op, group_size
   ORDER BY origin <> 'trace', samples DESC) = 1;
 
 -- What replayed changes give back per step, with a 90 % interval.
+-- No rows without whatif.
 --   unparted: the trace does not part latency from time per byte, and the gain depends on it
 --   gain_ns: per step, measured less predicted
 --   missed_ns: by how much the replay of the unchanged step misses the measured one

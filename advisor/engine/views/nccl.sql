@@ -71,11 +71,13 @@ SELECT op, bytes, ranks, algorithm, protocol, any_value(calls) AS calls,
 FROM cost GROUP BY op, bytes, ranks, algorithm, protocol;
 
 -- Members of each process group. A lateral join would carry the whole list along to each of them.
+-- No rows without process_group.
 CREATE VIEW group_member AS
 SELECT process_group, unnest(ranks) AS rank FROM process_group;
 
 -- Hosts of each process group's ranks. Where ranks were not read, the host with most of them
 -- shows how many one has.
+-- No rows without group_member.
 --   group_size: ranks of the group
 --   ranks_per_host: ranks of the job on each host, at least
 --   by_device: no host is named; the numbers of devices tell how many there are
@@ -138,6 +140,7 @@ FROM world, seen, wires, host;
 -- What check-env says of the settings (setting_issues), but for what is only worth knowing: one
 -- row per setting, value and remark. NCCL's count where NCCL runs, or where its own log prints
 -- them.
+-- No rows without setting.
 --   severity: 'critical', 'warning' or 'info'
 --   title: what is wrong
 --   why: the mechanism

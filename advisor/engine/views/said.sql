@@ -253,7 +253,10 @@ HAVING count(*) > 1 AND min(rank) = 0 AND max(rank) = count(*) - 1 AND min(seq) 
   AND (SELECT of_all FROM said_group)
   AND NOT EXISTS (FROM missing_rank)
 UNION ALL
-SELECT 'first-collective', count(*), min_by(value, line), min_by(source, line),
+SELECT 'first-collective', count(*),
+  min_by(regexp_extract(value,
+    '(?:[Ll]ast enqueued (?:NCCL )?work: \d{1,15}, )?[Ll]ast completed .*'), line),
+  min_by(source, line),
   list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL),
   list(DISTINCT host ORDER BY host) FILTER (host IS NOT NULL), min(line)
 FROM said_line WHERE name IN ('watchdog-timeout', 'watchdog-says')

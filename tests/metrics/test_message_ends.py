@@ -38,6 +38,33 @@ def test_ranks_of_the_annotation_count_within_the_group(
     assert named_peer(name, call, GROUPS) == peer
 
 
+@pytest.mark.parametrize(
+    ("rank", "op", "ends", "peer"),
+    [
+        (0, "send", (0, 1), 4),  # its own place is its rank, and rank 1 is of another pipeline
+        (8, "recv", (1, 2), 4),
+        (4, "send", (4, 8), 8),  # ranks
+        (4, "send", (None, 8), 8),  # as torch records it
+        (4, "send", (None, 1), 1),
+    ],
+)
+def test_both_ends_count_within_the_group_where_they_cannot_be_ranks(
+    rank: int, op: str, ends: tuple[int | None, int], peer: int
+) -> None:
+    trace = batched(rank, [])
+    (device,) = (event for event in trace["traceEvents"] if event["cat"] == "kernel")  # type: ignore[attr-defined]
+    source, destination = ends
+    told = {"Src Rank": source, "Dst Rank": destination}
+    device["args"] |= {"Collective name": op, "Process Group Name": "1"} | {
+        key: end for key, end in told.items() if end is not None
+    }
+    with store_of({rank: trace}) as store:
+        events = Events(store.con, "run")
+        (line,) = timelines(events)
+        (call,) = device_calls(events, line, GROUPS)
+    assert (call.op, call.peer) == (op, peer)
+
+
 def test_places_of_the_annotation_tell_a_pipeline_whose_group_is_not_named() -> None:
     """torch before 2.4, without shapes: ranks 0, 2 and 1, 3 are pipelines, by place in them."""
     with store_of({rank: annotated(rank) for rank in range(4)}) as store:

@@ -132,7 +132,7 @@ def device_calls(events: Events, line: Timeline, groups: Members) -> list[Call]:
         if annotation is None and parameter is None and stream in on_stream:
             annotation = on_stream[stream].at(int(kernels["start_ns"][index]))
         shapes = _Shapes.of(hosts, operator) if operator is not None else None
-        call = _call(rank, kernels, index, hosts, parameter, annotation, shapes)
+        call = _call(rank, kernels, index, hosts, parameter, annotation, shapes, groups)
         if call.op == "other" and call.group is None and launch != MISSING:
             batches.fill(call, tid, launch)
         if call.peer is None and call.op in POINT_TO_POINT and annotation is not None:
@@ -204,6 +204,7 @@ def _call(
     parameter: int | None,
     annotation: int | None,
     shapes: _Shapes | None,
+    groups: Members,
 ) -> Call:
     sources = [(kernels, index)]
     if parameter is not None:
@@ -264,21 +265,43 @@ def _call(
         dtype=dtype,
         in_elements=elements,
         out_elements=out,
-        peer=peer_of(op, rank, number("src_rank"), number("dst_rank")),
         enqueue=launch if launch != MISSING else None,
         thread=int(kernels["launch_tid"][index]) if launch != MISSING else None,
         stream=int(kernels["stream"][index]),
         in_split=text("in_split"),
     )
     call.set_size()
+    call.peer = _recorded_peer(call, number("src_rank"), number("dst_rank"), groups)
     return call
+
+
+def _recorded_peer(
+    call: Call, source: int | None, destination: int | None, groups: Members
+) -> int | None:
+    """The other end of a message by the ends that its kernel has.
+
+    torch gives the other alone, as a rank. Of writers that give both some count within the group:
+    then the own end is not its rank, or the other none of the group.
+    """
+    own, other = (source, destination) if call.op == "send" else (destination, source)
+    if call.op in POINT_TO_POINT and own is not None and other is not None:
+        placed = _placed_peer(own, other, call, groups)
+        if placed is not None and (
+            own != call.rank
+            or not any(name == call.group and {own, other} <= {*ranks} for name, ranks in groups)
+        ):
+            return placed
+    return peer_of(call.op, call.rank, source, destination)
 
 
 def named_peer(name: str, call: Call, groups: Members) -> int | None:
     """The other end by the annotation, whose ranks count within the call's group."""
-    if (places := _places(name)) is None:
-        return None
-    own, other = places
+    places = _places(name)
+    return _placed_peer(*places, call, groups) if places is not None else None
+
+
+def _placed_peer(own: int, other: int, call: Call, groups: Members) -> int | None:
+    """The rank at a place of the group in which the call's own rank has the place ``own``."""
     for group, ranks in groups:
         if group == call.group and max(own, other) < len(ranks) and ranks[own] == call.rank:
             return ranks[other] if other != own else None

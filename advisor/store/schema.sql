@@ -449,7 +449,8 @@ CREATE TABLE host_gap (
   name VARCHAR,                     -- the host's operation, as recorded
   event_id BIGINT,                  -- its event
   reads VARCHAR,                    -- of a synchronisation: the kernel that computed last before it
-  moving_ns BIGINT                  -- since the host began it, until the stretch: how long the device had no compute, only transfers; null without an event
+  moving_ns BIGINT,                 -- since the host began it, until the stretch: how long the device had no compute, only transfers; null without an event
+  beside_ns BIGINT                  -- of data-loading, besides idle_ns: in which calls ran that the compute after them did not wait for
 );
 
 -- Copies and fills of each rank's device, per step.

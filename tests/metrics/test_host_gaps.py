@@ -10,6 +10,7 @@ import pytest
 import advisor
 from advisor.findings import Severity, VerdictKind
 from advisor.metrics.host.activity import KINDS, HostActivity
+from advisor.metrics.host.beside_calls import loading_beside_calls
 from advisor.metrics.host.gaps import _recorded_until, _steps_of, gap_rows
 from advisor.metrics.host.lead import device_gaps, split_idle
 from advisor.metrics.host.stretches import _QUEUED, _longest_lead
@@ -173,3 +174,29 @@ def test_a_host_that_waits_unrecorded_is_not_late_itself(
         assert (finding.rule, finding.ranks) == ("straggler-rank", [labelled.LATE_RANK])
         late = f"SELECT reason FROM lateness WHERE rank = {labelled.LATE_RANK}"
         assert {reason for (reason,) in run.store.con.execute(late).fetchall()} == {"late-launch"}
+
+
+@pytest.mark.parametrize(("gathered_until", "found"), [(50, [(20, 35)]), (35, []), (36, [])])
+def test_a_loader_costs_compute_that_does_not_wait_for_the_calls_beside_it(
+    gathered_until: int, found: list[tuple[int, int]]
+) -> None:
+    """ZeRO-1 gathers parameters from 10 ms on; its first call ends at 20, the loader at 35, and
+    the next pass begins then, while calls go on. What ends with the loader it may have waited
+    for."""
+    spans = [[0, 10], [10, 20], [20, gathered_until], [36, 90], [99, 100]]
+    start, end = np.array(spans).T * MS
+    kind = np.array([0, 1, 1, 0, 0])
+    launch = np.array([0, 0, 0, 36, 99]) * MS - 1000
+    none = np.zeros_like(start)
+    line = Timeline(0, True, kind, start, end, kind + 7, start, launch, none)
+    activity = HostActivity(
+        np.array([[name for name, _ in KINDS].index("data-loading")]).ravel(),
+        none[:1],
+        np.array(["enumerate(DataLoader)"], dtype=object),
+        np.array([5 * MS]),
+        np.array([35 * MS]),
+        none[:1],
+        Intervals.empty(),
+    )
+    own = loading_beside_calls(line, Occupancy.of(line), activity)
+    assert [(a // MS, b // MS) for a, b in zip(own.start, own.end, strict=True)] == found

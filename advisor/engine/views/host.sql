@@ -11,7 +11,8 @@ WHERE step < (SELECT max(step) FROM all_step) OR (SELECT timeline FROM facts) = 
 -- closed one, half to twice as long.
 -- No rows without host_gap.
 CREATE VIEW gap_step AS
-WITH own AS (SELECT kind, step, sum(idle_ns) AS ns FROM host_gap GROUP BY rank, kind, step),
+WITH own AS (SELECT kind, step, sum(idle_ns + coalesce(beside_ns, 0)) AS ns FROM host_gap
+  GROUP BY rank, kind, step),
 stall AS (SELECT kind, step, max(ns) AS ns FROM own GROUP BY kind, step)
 SELECT kind, step FROM closed_step CROSS JOIN (SELECT DISTINCT kind FROM stall)
 UNION
@@ -35,11 +36,12 @@ WHERE s.complete AND 2 * w.ns > s.step_ns - f.step_ns;
 CREATE VIEW rank_gap_kind AS
 WITH used AS (SELECT kind, count(*) AS steps FROM gap_step GROUP BY kind),
 in_step AS (
-  SELECT rank, kind, step, sum(idle_ns) AS idle_ns, count(*) AS gaps, max(idle_ns) AS longest_ns
+  SELECT rank, kind, step, sum(idle_ns + coalesce(beside_ns, 0)) AS idle_ns, count(*) AS gaps,
+    max(idle_ns + coalesce(beside_ns, 0)) AS longest_ns
   FROM host_gap g SEMI JOIN gap_step USING (kind, step) GROUP BY rank, kind, step),
 doing AS (
   SELECT rank, kind, arg_max_null(name, ns) AS name FROM (
-    SELECT rank, kind, name, sum(idle_ns) AS ns FROM host_gap SEMI JOIN gap_step USING (kind, step) GROUP BY ALL)
+    SELECT rank, kind, name, sum(idle_ns + coalesce(beside_ns, 0)) AS ns FROM host_gap SEMI JOIN gap_step USING (kind, step) GROUP BY ALL)
   GROUP BY rank, kind),
 of_all AS (
   FROM in_step UNION ALL BY NAME SELECT kind, step, max(idle_ns) AS idle_ns FROM in_step GROUP BY kind, step),
@@ -118,9 +120,11 @@ SELECT kind FROM gap_kind WHERE kind = 'data-loading' AND most_ns <= 3 * next_ns
 -- How long each rank's device only communicates or copies while its host loads data already, before it
 -- idles for that: mean of the closed steps. The next pass might run meanwhile, were its data there.
 --   ns: per step
+--   beside_ns: per step, beside calls that the compute after them did not wait for: lost as idling is
 CREATE VIEW loader_cover AS
-SELECT rank, sum(moving_ns) / (SELECT count(*) FROM closed_step) AS ns
-FROM host_gap SEMI JOIN closed_step USING (step) WHERE kind = 'data-loading' GROUP BY rank;
+SELECT rank, sum(moving_ns) / any_value(n) AS ns, coalesce(sum(beside_ns), 0) / any_value(n) AS beside_ns
+FROM host_gap SEMI JOIN closed_step USING (step), (SELECT count(*) AS n FROM closed_step)
+WHERE kind = 'data-loading' GROUP BY rank;
 
 -- What a recording says of its own workload; empty for other people's traces.
 --   precision: of compute, as the workload's file names it

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.host.activity import KINDS, OWN_WORK_NS, HostActivity, largest
+from advisor.metrics.host.beside_calls import loading_beside_calls
 from advisor.metrics.host.lead import PAUSE_NS, Gaps
 from advisor.metrics.host.stretches import WAITS, enqueued
 from advisor.metrics.steps.annotated import Steps
@@ -195,6 +196,36 @@ def gap_rows(
                 "name": name,
                 "event_id": event_id,
                 "moving_ns": moving,
+                "beside_ns": 0,
+            }
+        )
+    return rows + _beside_calls(run, line, occupancy, steps, activity)
+
+
+def _beside_calls(
+    run: str, line: Timeline, occupancy: Occupancy, steps: Steps, activity: HostActivity
+) -> list[dict[str, Any]]:
+    """Stretches of loading in which calls run that the compute after them does not wait for."""
+    found = loading_beside_calls(line, occupancy, activity)
+    number = _steps_of(found.start, found.end, steps, _recorded_until(steps)).tolist()
+    rows = []
+    for step, begin, end in zip(number, found.start.tolist(), found.end.tolist(), strict=True):
+        name, event_id, began = largest(activity, _PLACES["data-loading"], begin, end)
+        computed = int(occupancy.compute.end[np.searchsorted(occupancy.compute.end, end) - 1])
+        rows.append(
+            {
+                "run": run,
+                "rank": line.rank,
+                "step": step,
+                "kind": "data-loading",
+                "start_ns": begin,
+                "end_ns": end,
+                "idle_ns": 0,
+                "host_ns": None,
+                "name": name,
+                "event_id": event_id,
+                "moving_ns": begin - max(began or begin, computed),
+                "beside_ns": end - begin,
             }
         )
     return rows
@@ -251,6 +282,7 @@ def _before_the_first(
             "name": name,
             "event_id": event_id,
             "moving_ns": None,
+            "beside_ns": 0,
         }
     ]
 

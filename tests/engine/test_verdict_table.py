@@ -167,6 +167,9 @@ def test_a_probable_gain_does_not_stand_before_one_that_is_possible_and_above_it
     ):
         own = finding(ms=ms, probability=probability)
         assert decide(situation(findings=[possible, own], shares=lost)).reason == reason
+    ends = {"savings_low_ns": 2 * MS, "savings_high_ns": 12 * MS}
+    sure = finding(ms=8, probability=0.95, **ends)
+    assert decide(situation(findings=[possible, sure], shares=lost)).kind == "unknown-cost"
 
 
 def test_what_is_expected_to_give_most_is_what_a_verdict_is_about_however_it_is_graded() -> None:

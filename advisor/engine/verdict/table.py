@@ -94,7 +94,8 @@ def _large(it: Situation, shares: Shares) -> Decision | None:
     most_ns = found.finding.most_ns()
     longer = it.idling.get("idle_ns", 0) > most_ns and not mostly(found.finding, "idle", "queued")
     own = host_works(it, shares) if longer and found.finding.severity is Severity.INFO else None
-    return _if_possible(it, shares, most_ns) or own or found
+    probable = found.kind is VerdictKind.PROBABLE
+    return (_if_possible(it, shares, most_ns) if probable else None) or own or found
 
 
 def _small(it: Situation, shares: Shares) -> Decision | None:

@@ -227,6 +227,41 @@ def test_a_device_that_idled_before_computes_what_its_peers_have_behind_them(
     assert _reason_on_devices(_rank_1_comes_late(), lines, paces) == reason
 
 
+@pytest.mark.parametrize(("hosts", "reason"), [("abbb", "late-launch"), ("aaaa", "all-hosts-late")])
+def test_a_host_is_held_against_other_machines(hosts: str, reason: str) -> None:
+    """GIVEN a machine whose hosts are all slow, and a mesh (HSDP) in which a rank meets three of
+    its own and one elsewhere THEN it launches late; on one machine most hosts do."""
+    lines = {}
+    for rank in range(4):
+        start = (np.arange(_STRETCHES) * 1000 + (80 if rank else 0)) * _MS
+        lines[rank] = Timeline(
+            rank=rank, on_device=True, kind=np.full(len(start), COMPUTE), start=start,
+            end=start + 100 * _MS, stream=start * 0, event_id=np.arange(len(start)),
+            launch=start - 5, thread=start * 0,
+        )  # fmt: skip
+    across = _rank_1_comes_late()
+    alike = np.zeros((_STRETCHES, 3), dtype=np.int64)
+    begin = np.repeat(across.begin[:, 1:], 3, axis=1)
+    inside = across._replace(
+        ranks=(1, 2, 3), begin=begin, arrival=begin, lateness=alike, excess=alike
+    )
+    found = reason_of(
+        1,
+        [across, inside],
+        lines,
+        {rank: Occupancy.of(line) for rank, line in lines.items()},
+        dict.fromkeys(lines, _STEPS),
+        dict.fromkeys(lines, Intervals.empty()),
+        dict.fromkeys(lines, Intervals.empty()),
+        {rank: (1000.0 if rank else 600.0) * _MS for rank in lines},
+        None,
+        systematic=True,
+        hosts=dict(enumerate(hosts)),
+    )
+    assert found is not None
+    assert found.name == reason
+
+
 @pytest.mark.parametrize(
     ("pace_ms", "reason"), [(1000, "late-launch"), (600, "slow-transfer-before")]
 )

@@ -55,6 +55,7 @@ def reason_of(
     systematic: bool,
     cost_ns: float = 0.0,
     launches: Mapping[int, float] | None = None,
+    hosts: Mapping[int, str] | None = None,
 ) -> Reason | None:
     """The reason of one rank's own excess; None when it is never the slowest.
 
@@ -63,6 +64,7 @@ def reason_of(
     nothing holds it up, ns; ``compare`` says of a rank and its peers who has more work or takes the
     given share longer for the same (None: it is not worth asking). ``cost_ns``: what the others
     wait for it per step. ``launches``: how long each rank's host takes to launch a kernel, ns.
+    ``hosts``: the machines of ranks, as far as they are known.
     """
     longer = np.zeros(6)
     inherited = asked_late = excess = operators = usual_operators = usual_compute = 0.0
@@ -114,6 +116,9 @@ def reason_of(
     if not systematic and is_inherited(evidence):
         return Reason("slow-transfer-before", evidence)
     peers = sorted({r for item in items if rank in item.ranks for r in item.ranks} - {rank})
+    # Those of its own machine may be slow for the same reason: those elsewhere tell.
+    machines = hosts or {}
+    elsewhere = [r for r in peers if machines.get(r) != machines.get(rank)] or peers
     # A call that starts as soon as it is asked for waited for its host, whatever ran meanwhile.
     by_host = 2 * asked_late > excess
     if lines[rank].on_device and 2 * copies > excess and not by_host:
@@ -131,7 +136,7 @@ def reason_of(
             )
             by_host = (
                 idle + asked_late >= _BEHIND * excess or idles_longer_ns >= _BEHIND * cost_ns
-            ) and (_host_behind(rank, peers, paces) or 0.0) >= _BEHIND * cost_ns
+            ) and (_host_behind(rank, elsewhere, paces) or 0.0) >= _BEHIND * cost_ns
             if not by_host:
                 return Reason("slow-transfer-before", evidence)
     if compute >= idle and not by_host:
@@ -155,11 +160,12 @@ def reason_of(
         return Reason(name, evidence)
     if not (lines[rank].launch != MISSING).any() and lines[rank].on_device:
         return Reason("unknown", evidence)  # nothing says when the host asked for what came late
-    behind = _host_behind(rank, peers, paces)
+    behind = _host_behind(rank, elsewhere, paces)
     if behind is not None:
         count = max(sum(step.used for step in steps[rank].steps), 1)
         evidence["host_slower_ns_per_step"] = round(behind)
-        evidence |= _slow_launches(rank, peers, launches or {}, behind / (paces[rank] - behind))
+        slower = behind / (paces[rank] - behind)
+        evidence |= _slow_launches(rank, elsewhere, launches or {}, slower)
         if behind < _BEHIND * max(idle, asked_late) / count:
             return Reason("all-hosts-late", evidence)
         idle = max(idle, behind * count)

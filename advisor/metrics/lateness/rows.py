@@ -204,6 +204,7 @@ def _row(
             systematic=significant and is_sure(cost, low),
             cost_ns=cost,
             launches=ranks.launches,
+            hosts=ranks.hosts,
         )
         if cost
         else None

@@ -247,10 +247,15 @@ def predict_bucket_cap(
 def predict_without_lateness(
     programs: Sequence[Program], ranks: Sequence[int]
 ) -> Prediction | None:
-    """The step if these ranks took no longer than the others between common calls."""
+    """The step if these ranks took no longer than the others between common calls.
+
+    What a rank does before a step's first work is of the device's step before, and of none where
+    that was not recorded: the last one does not count, as in the view ``closed_step``.
+    """
     alone = len(programs) == 1
+    closed = programs[:-1] if len(programs) > 2 and programs[0].timeline == "device" else programs
     return predict(
-        programs,
+        closed,
         lambda p: without_lateness(p, ranks, alone=alone) if {*ranks} <= p.items.keys() else None,
         comes_and_goes=True,
     )

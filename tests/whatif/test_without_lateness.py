@@ -69,6 +69,18 @@ def test_steps_that_begin_apart_are_no_error_of_the_replay() -> None:
     assert unaware.gain_low_ns <= 0
 
 
+def test_a_device_s_last_step_does_not_tell_of_what_its_host_does_before_a_step() -> None:
+    """Rank 2 pauses for 5 ns before each of three steps: at the end of the one before, of which the
+    last has none. The mean over all three was a third too low."""
+    paused = replace(_program(_rank(10, 10, 15)), measured_ns=35.0, run_step_ns=35.0)
+    last = replace(_program(_rank(10, 10, 10)), measured_ns=30.0, run_step_ns=35.0)
+    for timeline, gain_ns in (("device", 5.0), ("host", 10 / 3)):
+        steps = [replace(one, timeline=timeline) for one in (paused, paused, last)]
+        found = predict_without_lateness(steps, [2])
+        assert found is not None
+        assert abs(found.gain_ns - gain_ns) < 1e-6
+
+
 def test_a_stage_that_works_as_long_but_elsewhere_keeps_its_work() -> None:
     """Each stage has other messages; only the barrier at the end joins them."""
     sent = {rank: range(10 * rank, 11 * rank + 1) for rank in _RANKS}

@@ -21,10 +21,7 @@ def command(
     folder: Path = argument(),
     steps: int = option(default=STEPS, show_default=True, type=POSITIVE, help="To record."),
     timeout: float = option(
-        type=ABOVE_ZERO,
-        default=600.0,
-        show_default=True,
-        help="Seconds to wait for it.",
+        type=ABOVE_ZERO, default=600.0, show_default=True, help="Seconds to wait for it."
     ),
     diagnose: bool = option(help="Diagnose the recording."),
 ) -> None:

@@ -27,9 +27,7 @@ def command(
     ),
     form: Literal["text", "json"] = option("--format", default="text"),
     fail_on: Literal["error", "warning", "info", "never"] = option(
-        default="never",
-        show_default=True,
-        help="Exit with 1 at issues of this severity or worse.",
+        default="never", show_default=True, help="Exit with 1 at issues of this severity or worse."
     ),
 ) -> int:
     """Lint NCCL_* settings: debugging leftovers, values that break, unknown and dead names.

@@ -11,9 +11,7 @@ from advisor.cli._options import argument
 
 
 @options.command(epilog='Example:  eval "$(advisor completion bash)"')
-def command(
-    shell: Literal["bash", "zsh", "fish"] = argument(),
-) -> int:
+def command(shell: Literal["bash", "zsh", "fish"] = argument()) -> int:
     """Print the completion script of SHELL; put it into the shell's startup file."""
     from click.shell_completion import get_completion_class
 

@@ -42,7 +42,7 @@ def command(
     interleave: int | None = option(type=POSITIVE, help="Your chunks of layers per stage."),
     context: int | None = option("--cp", type=POSITIVE, help="Your context-parallel degree."),
     recompute: Literal["none", "selective", "full"] = option(
-        help="What your job computes again; shown with its times even where it does not fit.",
+        help="What your job computes again; shown with its times even where it does not fit."
     ),
     fused_loss: bool = option(help="A cross-entropy that writes its gradient over the logits."),
     fused_mlp: bool = option(help="A gated MLP's product is computed again (torch.compile)."),

@@ -33,10 +33,7 @@ def command(
     output: Path = option("-o", "--output", default=Path("probe.json"), show_default=True),
     form: Literal["text", "json"] = option("--format", default="text"),
     timeout: float = option(
-        type=ABOVE_ZERO,
-        default=600.0,
-        show_default=True,
-        help="Seconds in all.",
+        type=ABOVE_ZERO, default=600.0, show_default=True, help="Seconds in all."
     ),
     force: bool = option(help="Replace an existing result."),
 ) -> int:

@@ -74,8 +74,7 @@ def command(
         help="What each rank may allocate: private memory on a CPU, device memory on a GPU.",
     ),
     memory_snapshot: bool | None = option(
-        default=None,
-        help="On CUDA: write each rank's memory history to logs/rankN.memory.pickle.",
+        default=None, help="On CUDA: write each rank's memory history to logs/rankN.memory.pickle."
     ),
     force: bool = option(help="Replace an output folder that has a recording."),
     quiet: bool = option("-q", "--quiet", help="No progress on stderr."),

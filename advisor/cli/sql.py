@@ -38,10 +38,7 @@ def command(
         help="Run this rule's own query instead of QUERY.",
     ),
     format_: Literal["table", "json", "csv"] = option(
-        "--format",
-        default="table",
-        show_default=True,
-        help="How to print the rows.",
+        "--format", default="table", show_default=True, help="How to print the rows."
     ),
     limit: int = option(type=POSITIVE, default=1000, show_default=True, help="Rows of a table."),
     timeout: float = option(

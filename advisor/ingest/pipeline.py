@@ -77,9 +77,7 @@ def ingest(
 
 
 def read_sources(
-    context: ReadContext,
-    chosen: list[tuple[Source, Reader]],
-    skipped: list[tuple[Source, str]],
+    context: ReadContext, chosen: list[tuple[Source, Reader]], skipped: list[tuple[Source, str]]
 ) -> None:
     """Fill the base tables from ``chosen``; ``skipped`` only get their row in ``source``.
 
@@ -126,9 +124,7 @@ def _has_ranks(context: ReadContext) -> bool:
 
 
 def _read_all(
-    context: ReadContext,
-    chosen: list[tuple[Source, Reader]],
-    skipped: list[tuple[Source, str]],
+    context: ReadContext, chosen: list[tuple[Source, Reader]], skipped: list[tuple[Source, str]]
 ) -> None:
     con, run = context.con, context.run
     con.execute(

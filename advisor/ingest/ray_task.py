@@ -215,12 +215,7 @@ def _read(
     return store
 
 
-def _check_ranks(
-    store: Store,
-    job: Job,
-    entries: Sequence[_Entry],
-    before: Sequence[int],
-) -> None:
+def _check_ranks(store: Store, job: Job, entries: Sequence[_Entry], before: Sequence[int]) -> None:
     """No task may write another one's rank, so that none is lost and none is there twice."""
     found = _ranks(store, job)
     if len(set(found)) < len(found):
@@ -238,11 +233,7 @@ def _ranks(store: Store, job: Job) -> list[int]:
 
 
 def _done(
-    store: Store,
-    ranks: Sequence[int],
-    good: Sequence[_Entry],
-    loaded: _Loaded,
-    started_s: float,
+    store: Store, ranks: Sequence[int], good: Sequence[_Entry], loaded: _Loaded, started_s: float
 ) -> Done:
     (read, dropped) = store.con.execute(
         "SELECT coalesce(sum(events_read), 0), coalesce(sum(events_dropped), 0) FROM source"

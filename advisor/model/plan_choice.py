@@ -121,6 +121,5 @@ def _choose(ranked: Sequence[Estimate]) -> Estimate | None:
     fastest = min(item.step_s for item in fitting)
     close = [item for item in fitting if item.step_s <= _TIE * fastest]
     return min(
-        close,
-        key=lambda i: (not i.is_roomy, i.layout.complexity, i.layout.pipeline, i.step_s),
+        close, key=lambda i: (not i.is_roomy, i.layout.complexity, i.layout.pipeline, i.step_s)
     )

@@ -86,11 +86,7 @@ class EmulatedLayer(nn.Module):
     """
 
     def __init__(
-        self,
-        weight_elements: Sequence[int],
-        *,
-        forward_ns: int,
-        backward_ns: int,
+        self, weight_elements: Sequence[int], *, forward_ns: int, backward_ns: int
     ) -> None:
         super().__init__()
         self.weights = nn.ParameterList(

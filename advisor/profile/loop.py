@@ -173,7 +173,4 @@ def batch(
     )
     if job.device.type == "cuda":
         inputs, labels = inputs.pin_memory(), labels.pin_memory()
-    return (
-        inputs.to(job.device, non_blocking=True),
-        labels.to(job.device, non_blocking=True),
-    )
+    return (inputs.to(job.device, non_blocking=True), labels.to(job.device, non_blocking=True))

@@ -32,9 +32,7 @@ class Events:
         self._batches: dict[int, list[int]] = {}
         batch, events = list[int](), 0
         for rank, count in rows(
-            con,
-            "SELECT rank, count(*) FROM event WHERE run = ? GROUP BY rank ORDER BY rank",
-            [run],
+            con, "SELECT rank, count(*) FROM event WHERE run = ? GROUP BY rank ORDER BY rank", [run]
         ):
             if batch and events + count > _EVENTS_AT_ONCE:
                 batch, events = [], 0

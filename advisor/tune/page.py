@@ -62,8 +62,7 @@ def build_store(sweep: Sweep) -> Store | None:
 def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> Path:
     """report.html: the recommendation as the verdict, the sweep, and the baseline's diagnosis."""
     store.con.execute(
-        "INSERT INTO sweep VALUES (?, ?)",
-        [sweep.job.name, recommendation.model_dump_json()],
+        "INSERT INTO sweep VALUES (?, ?)", [sweep.job.name, recommendation.model_dump_json()]
     )
     report = filled_in(engine.diagnose(store, command="advisor tune --sweep"))
     cause = _cause(sweep, recommendation)

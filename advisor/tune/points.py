@@ -14,13 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from advisor.config.combinations import grid, values_of
-from advisor.config.sweep import (
-    ENVIRONMENT_PREFIX,
-    STRATEGY,
-    Axis,
-    Configuration,
-    Value,
-)
+from advisor.config.sweep import ENVIRONMENT_PREFIX, STRATEGY, Axis, Configuration, Value
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 

@@ -23,15 +23,7 @@ from advisor.tune.job import variables_of
 from advisor.tune.points import key_of
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import Sweep
-from advisor.tune.verdict import (
-    confidence,
-    describe,
-    leave_it,
-    log_of,
-    measured,
-    not_reached,
-    won,
-)
+from advisor.tune.verdict import confidence, describe, leave_it, log_of, measured, not_reached, won
 
 # Another order of the same sums moves a loss in float32 by less; bf16 gradients move it by more.
 _ROUNDING = 1e-5
@@ -113,11 +105,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         ],
         "grid_points": len(sweep.points),
         "tried_points": len(tried) + 1,
-        "not_tried": [
-            *not_reached(sweep),
-            *_not_run(sweep),
-            *left_out,
-        ],
+        "not_tried": [*not_reached(sweep), *_not_run(sweep), *left_out],
         "confirmations": [
             Confirmation(
                 changes=_changes(sweep, candidate.configuration),

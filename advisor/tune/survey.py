@@ -108,11 +108,7 @@ def survey(job: OwnJob, folder: Path, *, timeout_s: float, again: bool) -> Surve
 
 
 def prepare_own(
-    job: OwnJob,
-    found: Survey,
-    folder: Path,
-    space: Space | None,
-    budget: Budget,
+    job: OwnJob, found: Survey, folder: Path, space: Space | None, budget: Budget
 ) -> tuple[Sweep, list[str]]:
     """The sweep that the survey calls for, and what of the space is left out and why.
 

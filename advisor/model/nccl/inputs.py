@@ -179,11 +179,7 @@ class _Said:
 
 
 def _settled(
-    read: Read,
-    cells: Cells,
-    release: NcclVersion,
-    known_capability: bool,
-    known_cpu: bool,
+    read: Read, cells: Cells, release: NcclVersion, known_capability: bool, known_cpu: bool
 ) -> Read:
     """Let the printed table decide what the log does not say."""
     guessed = read.topology

@@ -86,10 +86,7 @@ def check_table(
 
 
 def best_match(
-    cells: Cells,
-    environment: Mapping[str, str],
-    candidates: list[Topology],
-    version: NcclVersion,
+    cells: Cells, environment: Mapping[str, str], candidates: list[Topology], version: NcclVersion
 ) -> tuple[Topology, Check] | None:
     """The first candidate that reproduces most cells; None without a table to compare."""
     best: tuple[Topology, Check] | None = None

@@ -81,11 +81,7 @@ def forces_ll128(variable: str, value: str, version: NcclVersion) -> bool:
 
 
 def _row(
-    variable: str,
-    value: str,
-    time: float | None,
-    default: float | None,
-    broken: tuple[str, ...],
+    variable: str, value: str, time: float | None, default: float | None, broken: tuple[str, ...]
 ) -> SettingCost:
     share = time / default - 1 if time is not None and default else None
     return SettingCost(variable, value, time, share, broken)

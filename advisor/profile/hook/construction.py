@@ -35,10 +35,7 @@ _BY_STAGE = {
     2: _ZERO,
     3: (*_ZERO, "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold"),
 }
-_HOOKS = {
-    "fp16": "fp16_compress_hook",
-    "bf16": "bf16_compress_hook",
-}
+_HOOKS = {"fp16": "fp16_compress_hook", "bf16": "bf16_compress_hook"}
 _sharded: list[Any] = []
 _order_seen: list[Any] = []
 

@@ -28,11 +28,7 @@ def checks(case: Case, *, stage: int) -> list[str]:
     problems = []
     if importlib.util.find_spec("deepspeed") is None:
         problems.append(f"strategy {name} needs the package deepspeed, which is missing: {EXTRA}")
-    for size, setting in (
-        (degrees.pipeline, "pp"),
-        (degrees.tensor, "tp"),
-        (degrees.expert, "ep"),
-    ):
+    for size, setting in ((degrees.pipeline, "pp"), (degrees.tensor, "tp"), (degrees.expert, "ep")):
         if size > 1:
             problems.append(f"strategy {name} and {setting} {size}: use fsdp2, which composes")
     if workload.precision != "fp32":

@@ -18,11 +18,7 @@ def checks(case: Case, **_: object) -> list[str]:
     """FSDP1 wraps every layer by itself and knows neither DTensors nor pipelines nor experts."""
     problems = []
     name, degrees, workload = case.names[-1], case.degrees, case.workload
-    for size, setting in (
-        (degrees.tensor, "tp"),
-        (degrees.pipeline, "pp"),
-        (degrees.expert, "ep"),
-    ):
+    for size, setting in ((degrees.tensor, "tp"), (degrees.pipeline, "pp"), (degrees.expert, "ep")):
         if size > 1:
             problems.append(f"strategy {name} and {setting} {size}: use fsdp2, which composes")
     if workload.wrap_layers != 1:

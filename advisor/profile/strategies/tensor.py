@@ -111,8 +111,6 @@ def _cut_sequence_around(part: nn.Module, ranks: Any) -> None:
         parallelize_module(part.embedding, ranks, give)
     if part.head is not None:
         take = PrepareModuleInput(
-            input_layouts=(_SEQUENCE,),
-            desired_input_layouts=(Replicate(),),
-            use_local_output=True,
+            input_layouts=(_SEQUENCE,), desired_input_layouts=(Replicate(),), use_local_output=True
         )
         parallelize_module(part.head, ranks, {"norm": SequenceParallel(), "vocabulary": take})

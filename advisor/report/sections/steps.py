@@ -12,14 +12,7 @@ from advisor.metrics.timeline.parts import Parts, by_rank, by_step, hidden_share
 from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS
 from advisor.report.data_table import DataTable
-from advisor.report.figures import (
-    KINDS,
-    Bar,
-    Figure,
-    StackedBars,
-    StepColumns,
-    legend_for,
-)
+from advisor.report.figures import KINDS, Bar, Figure, StackedBars, StepColumns, legend_for
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import of_unit
 from advisor.store.store import Store

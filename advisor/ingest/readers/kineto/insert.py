@@ -25,12 +25,7 @@ _BESIDE = ("comm_event", event_fields.UNUSABLE)
 
 
 def insert(
-    items: Iterable[Item],
-    context: ReadContext,
-    key: str,
-    *,
-    merged: bool,
-    library: Any,
+    items: Iterable[Item], context: ReadContext, key: str, *, merged: bool, library: Any
 ) -> dict[int, list[int]]:
     """Insert the rows of chunks; numbers of those that are malformed are returned, by file.
 

@@ -41,13 +41,7 @@ ORDER BY pid, tid, start_ns, dur_ns DESC
 
 def why_not_one(rank: int, file: int, other: int, context: ReadContext) -> str | None:
     """Why two files (by their numbers) of one process cannot be parts of one recording; or None."""
-    values = {
-        "run": context.run,
-        "rank": rank,
-        "size": IDS_PER_FILE,
-        "file": file,
-        "other": other,
-    }
+    values = {"run": context.run, "rank": rank, "size": IDS_PER_FILE, "file": file, "other": other}
     if context.con.execute(_SAME, values).fetchall():
         return "the same events stand in both"
     if _cross(_rows(context.con.execute(_SPANS, values))):

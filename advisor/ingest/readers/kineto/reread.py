@@ -58,10 +58,7 @@ def reread_all(repairer: Repairer, number: int, found: Reread) -> Iterator[Repai
 
 
 def reread_chunks(
-    repairer: Repairer,
-    chunks: Sequence[int],
-    bad: Collection[int],
-    found: Reread,
+    repairer: Repairer, chunks: Sequence[int], bad: Collection[int], found: Reread
 ) -> Iterator[RepairedChunk]:
     """What the ``bad`` ones of the chunks that start at the offsets ``chunks`` hold."""
     trusted = sorted(bad)
@@ -82,11 +79,7 @@ def reread_chunks(
         found.covered.add(first)
         repairer.skip_to(chunks[first])
         yield from _written(
-            repairer,
-            lambda offset: bisect_right(chunks, offset) - 1,
-            REREAD_IDS,
-            found,
-            stop,
+            repairer, lambda offset: bisect_right(chunks, offset) - 1, REREAD_IDS, found, stop
         )
         if repairer.at_end:
             found.covered.update(range(following, len(chunks)))

@@ -6,13 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from advisor.ingest.readers.nccl_log.communicators import Member, Registry, Slot
-from advisor.ingest.readers.nccl_log.facts import (
-    Choice,
-    CommLine,
-    Connection,
-    Fact,
-    Parsed,
-)
+from advisor.ingest.readers.nccl_log.facts import Choice, CommLine, Connection, Fact, Parsed
 
 MAX_KEPT = 1_000_000
 """Records kept of one run: about 0.5 GB. A log of 8,192 ranks has about 400,000 connections."""

@@ -21,12 +21,7 @@ from advisor.ingest.readers.nccl_log.outputs import Output
 from advisor.ingest.readers.nccl_log.prefix import Record, Thread
 from advisor.ingest.readers.nccl_log.stalled import Stalled, begins_list
 from advisor.ingest.readers.nccl_log.tracebacks import Raised
-from advisor.ingest.readers.nccl_log.whence import (
-    LINES_BELOW,
-    host_below,
-    rank_told,
-    whence,
-)
+from advisor.ingest.readers.nccl_log.whence import LINES_BELOW, host_below, rank_told, whence
 from advisor.model.nccl.effects import by_form, passing, tells_an_end
 from advisor.model.nccl.messages import EXCEPTION, named
 from advisor.model.nccl.raised import is_guess, named_by_words, named_raised, probably

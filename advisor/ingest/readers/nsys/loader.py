@@ -33,11 +33,7 @@ class Loader:
     """One export being read; ``launches``: (globalTid, time) of the calls behind comm kernels."""
 
     def __init__(
-        self,
-        database: Database,
-        processes: list[Process],
-        nccl: NcclRanges,
-        context: ReadContext,
+        self, database: Database, processes: list[Process], nccl: NcclRanges, context: ReadContext
     ) -> None:
         self.database = database
         self.context = context

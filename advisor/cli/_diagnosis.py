@@ -14,9 +14,10 @@ from advisor.cli._output import Output, refuse_inputs, say_some, use_color
 from advisor.cli._progress import progress_bar
 from advisor.config.atomic_files import PRIVATE
 from advisor.errors import AdvisorError
+from advisor.vocabulary.words import plural
 
 if TYPE_CHECKING:
-    from advisor.findings import FindingsReport, Note
+    from advisor.findings import FindingsReport
 
 _LOSSES = {"file-not-read", "file-lost-records", "file-partly-read", "ranks-cut", "events-lost"}
 _QUICK_START = {
@@ -116,31 +117,16 @@ def check_store(
 def _note_what_was_read(report: FindingsReport, seconds: float) -> None:
     several = len(report.runs) > 1
     if several:
-        click.echo(
-            f"These files are of {len(report.runs)} recordings: each is diagnosed by itself",
-            err=True,
-        )
+        head = f"These files are of {len(report.runs)} recordings: each is diagnosed by itself"
+        click.echo(head, err=True)
     for run in report.runs:
         name = f"{run.run}: " if several else ""
         dropped = f", {run.events_dropped:,} dropped" if run.events_dropped else ""
-        if not run.ranks_read:
-            files = len(run.inputs)
-            click.echo(
-                f"{name}Read {files} file{'s' if files != 1 else ''}, no trace among them, "
-                f"in {seconds:.1f} s",
-                err=True,
-            )
-            _note_losses(run.notes)
-            continue
         events = f"{run.events_read:,} events" if run.events_read else "no trace among them"
-        click.echo(
-            f"{name}Read {run.ranks_read} rank{'s' if run.ranks_read != 1 else ''}, "
-            f"{events}{dropped} in {seconds:.1f} s",
-            err=True,
-        )
-        _note_losses(run.notes)
-
-
-def _note_losses(notes: list[Note]) -> None:
-    """What was lost in reading; other notes can wait for the report."""
-    say_some([note.text for note in notes if note.code in _LOSSES], rest="the report")
+        read = f"{plural(run.ranks_read, 'rank')}, {events}{dropped}"
+        if not run.ranks_read:
+            read = f"{plural(len(run.inputs), 'file')}, no trace among them,"
+        click.echo(f"{name}Read {read} in {seconds:.1f} s", err=True)
+        # What was lost in reading; other notes can wait for the report.
+        lost = [note.text for note in run.notes if note.code in _LOSSES]
+        say_some(lost, rest="the report")

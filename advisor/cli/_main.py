@@ -17,7 +17,7 @@ from advisor import __version__
 from advisor.cli._closed import open_closed_streams
 from advisor.cli._interrupt import end_process, interrupted, watch_for_interrupts
 from advisor.cli._limited_memory import NO_MEMORY, spare_memory, work_in_child
-from advisor.config.settings import FILE_NAME, check_settings, load_settings
+from advisor.config.settings import FILE_NAME, Option, check_settings, load_settings
 from advisor.errors import AdvisorError, EndedBySignalError, not_written, refused
 
 EVERYDAY = ("demo", "record", "diagnose", "compare", "open", "explain", "tune")
@@ -102,37 +102,21 @@ def _root(ctx: click.Context, debug: bool, config: Path | None) -> None:
         os.environ["ADVISOR_DEBUG"] = "1"
     settings = load_settings(config)
     if settings:
-        ctx.default_map = check_settings(
-            settings, _options(ctx), str(config or FILE_NAME), lists=_lists(ctx)
-        )
+        ctx.default_map = check_settings(settings, _options(ctx), str(config or FILE_NAME))
 
 
-def _options(ctx: click.Context) -> dict[str, dict[str, str]]:
-    """Command -> long flag without its dashes -> name of the parameter."""
+def _options(ctx: click.Context) -> dict[str, dict[str, Option]]:
+    """Command -> long flag without its dashes -> its parameter."""
     assert isinstance(ctx.command, click.Group)
-    found: dict[str, dict[str, str]] = {}
-    for name in ctx.command.list_commands(ctx):
-        command = ctx.command.get_command(ctx, name)
-        assert command is not None
-        found[name] = {
-            flag.removeprefix("--"): parameter.name or ""
-            for parameter in command.params
-            for flag in parameter.opts
-            if flag.startswith("--")
-        }
-    return found
-
-
-def _lists(ctx: click.Context) -> set[tuple[str, str]]:
-    """(command, flag) of the options that may be given several times."""
-    assert isinstance(ctx.command, click.Group)
+    commands = {name: ctx.command.get_command(ctx, name) for name in ctx.command.list_commands(ctx)}
     return {
-        (name, flag.removeprefix("--"))
-        for name in ctx.command.list_commands(ctx)
-        if (command := ctx.command.get_command(ctx, name)) is not None
-        for parameter in command.params
-        if isinstance(parameter, click.Option) and (parameter.multiple or parameter.nargs != 1)
-        for flag in parameter.opts
+        name: {
+            flag.removeprefix("--"): Option(one.name or "", one.multiple or one.nargs != 1)
+            for one in (command.params if command else ())
+            for flag in one.opts
+            if flag.startswith("--") and isinstance(one, click.Option)
+        }
+        for name, command in commands.items()
     }
 
 
@@ -180,35 +164,21 @@ def main(args: list[str] | None = None) -> None:
         click.echo(f"advisor: {error}", err=True)
         sys.exit(2)
     except Exception as error:
+        debug = bool(os.environ.get("ADVISOR_DEBUG"))
         # First, as what the others import has no room either.
-        if _out_of_memory(error) and not os.environ.get("ADVISOR_DEBUG"):
+        if _out_of_memory(error) and not debug:
             click.echo(NO_MEMORY, err=True, nl=False)
             if args is None:
                 end_process(2)
             sys.exit(2)
-        if (unloaded := _library_that_fails(error)) and not os.environ.get("ADVISOR_DEBUG"):
-            click.echo(f"advisor: {unloaded}", err=True)
-            sys.exit(2)
-        from advisor.store.running import was_stopped
+        if (unloaded := _library_that_fails(error)) is None:
+            from advisor.store.running import was_stopped
 
-        if was_stopped(error):
-            interrupted()
-        if os.environ.get("ADVISOR_DEBUG"):
+            if was_stopped(error):
+                interrupted()
+        if debug:
             raise
-        if isinstance(error, OSError) and _could_not_print(error):
-            click.echo(f"advisor: {not_written(error, 'standard output')}", err=True)
-            sys.exit(2)
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            click.echo(f"advisor: {str(error.filename)[:80]}…: this name is too long", err=True)
-            sys.exit(2)
-        if (known := _damaged_store(error) or refused(error)) is not None:
-            click.echo(f"advisor: {known}", err=True)
-            sys.exit(2)
-        click.echo(
-            f"advisor: internal error: {type(error).__name__}: {error}\n"
-            "  this is a defect of advisor; `advisor --debug ...` shows where, please report it",
-            err=True,
-        )
+        click.echo(f"advisor: {unloaded or _said(error)}", err=True)
         sys.exit(2)
 
 
@@ -225,11 +195,18 @@ def _start() -> None:
         sys.exit(2)
 
 
-def _damaged_store(error: Exception) -> AdvisorError | None:
-    """What to say where damage of a store came to light when its tables were asked."""
+def _said(error: Exception) -> AdvisorError | str:
+    """What to say of an error: damage of a store comes to light when its tables are asked."""
     from advisor.store.stored import damaged
 
-    return damaged(error)
+    if isinstance(error, OSError) and _could_not_print(error):
+        return not_written(error, "standard output")
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"{str(error.filename)[:80]}…: this name is too long"
+    return damaged(error) or refused(error) or (
+        f"internal error: {type(error).__name__}: {error}\n"
+        "  this is a defect of advisor; `advisor --debug ...` shows where, please report it"
+    )  # fmt: skip
 
 
 def _library_that_fails(error: Exception) -> AdvisorError | None:

@@ -21,12 +21,9 @@ from advisor.config.atomic_files import PRIVATE, write_atomic
 from advisor.errors import AdvisorError, not_written
 
 _LINE = {  # comments of each format; GitHub shows a debug line to those who ask for it
-    "html": "<!-- advisor report {digest} -->\n",
-    "markdown": "<!-- advisor report {digest} -->\n",
-    "junit": "<!-- advisor report {digest} -->\n",
+    **dict.fromkeys(("html", "markdown", "junit"), "<!-- advisor report {digest} -->\n"),
     "github": "::debug::advisor report {digest}\n",
-    "chat": "[advisor report {digest}]\n",
-    "text": "[advisor report {digest}]\n",
+    **dict.fromkeys(("chat", "text"), "[advisor report {digest}]\n"),
 }
 _DIGITS = 16
 _LONGEST = max(len(line.format(digest="0" * _DIGITS)) for line in _LINE.values())

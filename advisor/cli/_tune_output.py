@@ -31,9 +31,7 @@ class Progress:
         from advisor.report.numbers import milliseconds
         from advisor.tune.verdict import describe, faster
 
-        start = self._sweep.start
-        changes = {k: v for k, v in result.configuration.items() if v != start[k]}
-        name = describe(changes) or "present settings"
+        name = describe(self._sweep.changes(result.configuration)) or "present settings"
         if result.is_timed:
             ratio = next(
                 (r for t, r in self._sweep.with_ratios() if t.number == result.number), None
@@ -60,11 +58,8 @@ class Progress:
         seconds = self._sweep.left_s
         if seconds is None:
             return ""
-        return (
-            f"  (about {seconds / 60:.0f} min left)"
-            if seconds >= 90
-            else f"  ({seconds:.0f} s left)"
-        )
+        minutes = f"about {seconds / 60:.0f} min"
+        return f"  ({minutes if seconds >= 90 else f'{seconds:.0f} s'} left)"
 
 
 def _time(seconds: float) -> str:
@@ -139,12 +134,11 @@ def print_result(sweep: Sweep, result: Recommendation) -> None:
         key=lambda entry: entry[0],
     )
     for ratio, configuration in ranked[:5]:
-        changes = {k: v for k, v in configuration.items() if v != sweep.start[k]}
         hidden = noise is not None and abs(1 - ratio) <= noise
         gain = predicted_gain(sweep, configuration)
         said = "" if gain is None else f"; replay: {faster(1 - gain)}"
         note = f"{said} (within the noise)" if hidden else said
-        click.echo(f"         {faster(ratio):>14s}  {describe(changes)}{note}")
+        click.echo(f"         {faster(ratio):>14s}  {describe(sweep.changes(configuration))}{note}")
     if result.predicted_gain_share is not None:
         click.echo(f"MODEL    predicted from the trace: {faster(1 - result.predicted_gain_share)}")
     for line in result.how_to_set:

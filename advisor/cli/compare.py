@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from advisor.metrics.compare.runs import Comparison, Timed
     from advisor.metrics.compare.significance import Difference
 
-_GATES = ("step_time", "exposed_comm", "idle", "memory")
+_GATES = {  # with the figure of each
+    "step_time": "step_ns", "exposed_comm": "exposed_comm_ns", "idle": "idle_ns",
+    "memory": "peak_memory_bytes",
+}  # fmt: skip
 _WORSE, _INCONCLUSIVE = 1, 2  # exit statuses
 _FILES = {"text": "comparison.txt", "json": "comparison.json", "html": "comparison.html"}
 
@@ -183,7 +186,7 @@ def _change(
 
     if metric == "step_time":
         return step.share, None if step.low is None else step.low > 0
-    before, after = _value(base, metric), _value(row, metric)
+    before, after = (getattr(of, _GATES[metric]) for of in (base, row))
     if before is None or after is None:
         return 0.0, None
     share = after / before - 1 if before else (math.inf if after else 0.0)
@@ -203,12 +206,3 @@ def _why_inconclusive(metric: str, step: Difference) -> str:
     return (
         "too few recorded steps to tell a difference from noise: at least 4 in each run (--steps)"
     )
-
-
-def _value(row: RunFigures, metric: str) -> float | None:
-    known = {
-        "exposed_comm": row.exposed_comm_ns,
-        "idle": row.idle_ns,
-        "memory": row.peak_memory_bytes,
-    }
-    return known[metric]

@@ -18,6 +18,7 @@ from advisor.vocabulary.placeholders import hinted
 
 if TYPE_CHECKING:
     from advisor.engine import Rule
+    from advisor.engine.rule import Need
 
 # Each stops where the next tag opens, so that unclosed tags cost no more than their length.
 _ELSE = re.compile(r"\{%-?\s*el(?:se|if)(?:(?!\{%|%\}).)*+%\}", re.DOTALL)
@@ -149,10 +150,7 @@ def _item(text: str, mark: str) -> str:
     return f"{said}\n{textwrap.indent(hinted(code.rstrip()), _CODE)}" if code else said
 
 
-def _need_text(need: object) -> str:
-    from advisor.engine.rule import Need
-
-    assert isinstance(need, Need)
+def _need_text(need: Need) -> str:
     if need.table is not None:
         text = f"rows in {need.table}{', of some kinds only' if need.where else ''}"
     elif need.ranks is not None:

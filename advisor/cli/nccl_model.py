@@ -231,13 +231,8 @@ def _text(prediction: Prediction, assumptions: tuple[str, ...]) -> str:
     chosen = prediction.choice
     for row in prediction.rows:
         time = f"{row.time_us:13,.1f}" if row.time_us is not None else f"{'-':>13}"
-        mark = (
-            f"  <- {library}'s choice"
-            if chosen is not None and (row.algo, row.proto) == (chosen.algo, chosen.proto)
-            else f"  {row.reason}"
-            if row.reason
-            else ""
-        )
+        is_chosen = chosen and (row.algo, row.proto) == (chosen.algo, chosen.proto)
+        mark = f"  <- {library}'s choice" if is_chosen else f"  {row.reason}".rstrip()
         lines.append(
             f"{_written(row.algo, prediction.nccl):15}{row.proto:10}{row.latency_us:11.1f}"
             f"{row.bandwidth_gbps:9.1f}{time}{mark}"

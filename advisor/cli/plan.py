@@ -139,37 +139,20 @@ def _head(plan: Plan) -> list[str]:
 
 
 _HEADER = [
-    "strategy",
-    "dp[xcp]xtpxpp",
-    "batch x acc",
-    "ckpt",
-    "memory GB",
-    "traffic GB",
-    "step ms",
-    "exposed",
-    "tokens/s",
-    "MFU",
-]
+    "strategy", "dp[xcp]xtpxpp", "batch x acc", "ckpt", "memory GB", "traffic GB", "step ms",
+    "exposed", "tokens/s", "MFU",
+]  # fmt: skip
 
 
 def _cells(estimate: Any, always: bool = False) -> list[str]:
     layout = estimate.layout
     shown, settings = estimate.fits or always, estimate.settings
     again = "mlp" if settings.fused_mlp and settings.recompute == "none" else settings.recompute
+    context = [layout.context] if layout.context > 1 else []
+    degrees = "x".join(map(str, [layout.data, *context, layout.tensor, layout.pipeline]))
     return [
         layout.strategy,
-        "x".join(
-            map(
-                str,
-                [
-                    layout.data,
-                    *([layout.context] * (layout.context > 1)),
-                    layout.tensor,
-                    layout.pipeline,
-                ],
-            )
-        )
-        + (f" v{layout.interleave}" if layout.interleave > 1 else ""),
+        degrees + (f" v{layout.interleave}" if layout.interleave > 1 else ""),
         f"{layout.micro_batch}x{layout.accumulation}",
         {"full": "yes", "none": "no"}.get(again, again),
         f"{estimate.memory_bytes / 1e9:,.1f}",

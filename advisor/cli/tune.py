@@ -78,7 +78,9 @@ def command(
                     f"--{name} has no effect with --check-env: with --sweep it models NCCL's "
                     "settings, and advisor nccl-model shows them alone"
                 )
-        return _check_env(nccl_version)
+        from advisor.cli.check_env import check
+
+        return check(dict(os.environ), nccl_version)
     if not sweep:
         raise click.UsageError("say what to do: --sweep or --check-env")
     if nodes is not None and topology is None:
@@ -159,9 +161,3 @@ def parse_budget(text: str) -> tuple[int | None, float | None]:
     if not match[2]:
         return int(float(match[1])), None
     return None, float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
-
-
-def _check_env(nccl_version: str | None) -> int:
-    from advisor.cli.check_env import check
-
-    return check(dict(os.environ), nccl_version)

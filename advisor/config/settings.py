@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.errors import AdvisorError
 
@@ -36,17 +36,21 @@ def load_settings(path: Path | None) -> dict[str, Any]:
         raise AdvisorError(f"not valid TOML: {error}", where=str(path)) from error
 
 
+class Option(NamedTuple):
+    """The parameter that a flag sets; ``is_list``: it may be given several times."""
+
+    parameter: str
+    is_list: bool = False
+
+
 def check_settings(
     settings: Mapping[str, Any],
-    options: Mapping[str, Mapping[str, str]],
+    options: Mapping[str, Mapping[str, Option]],
     where: str,
-    *,
-    lists: Collection[tuple[str, str]] = (),
 ) -> dict[str, dict[str, Any]]:
     """Defaults per command, by parameter. All mistakes are in one AdvisorError.
 
-    ``options``: command -> long flag without dashes (what the file says) -> parameter.
-    ``lists`` holds (command, flag) of those that may be given several times.
+    ``options``: command -> long flag without dashes (what the file says) -> what it sets.
     """
     mistakes = []
     defaults: dict[str, dict[str, Any]] = {}
@@ -62,10 +66,10 @@ def check_settings(
             if flag not in options[command]:
                 mistakes.append(f"[{command}] {name} is no option{_close(flag, options[command])}")
                 continue
-            if ((command, flag) in lists) != isinstance(value, list):
+            if options[command][flag].is_list != isinstance(value, list):
                 mistakes.append(f"[{command}] {name} must be {_form(name, value)}")
                 continue
-            defaults.setdefault(command, {})[options[command][flag]] = value
+            defaults.setdefault(command, {})[options[command][flag].parameter] = value
     if mistakes:
         raise AdvisorError(
             "\n".join(mistakes), where=where, hint="advisor COMMAND --help lists the options"

@@ -52,36 +52,31 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     sections = _sections(report, store, options.comparison)
     is_sweep = first.is_sweep(report)
     checks = summary.rules_line(report)
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            report=report,
-            style=Markup(style),  # noqa: S704 - our own files, no input in them
-            script=Markup(script),  # noqa: S704
-            policy=content_policy(style, script),
-            first=screen,
-            more_steps=say(SUMMARY, "more-steps", {"steps": len(screen.next_steps)}),
-            rows=rows[: summary.SHOWN],
-            more_rows=rows[summary.SHOWN :],
-            main=next((row for row in rows if row.is_main), None),
-            nothing=findings.nothing_found(report),
-            gains=findings.legend(report),
-            leading=sections[:1] if is_sweep else [],
-            sections=sections[1:] if is_sweep else sections,
-            nav=_nav(sections),
-            labels=Labels([run.run for run in report.runs]),
-            subject=_subject(report),
-            quality=quality.one_line_quality(report) if len(report.runs) == 1 else "",
-            rules=say(SUMMARY, "of-present", {"checks": checks}) if is_sweep else checks,
-            per=summary.per(report),
-            times=on_page("times", **summary.unit(report)),
-            made_by=pasted.made_by(report),
-            several_runs=len(report.runs) > 1,
-            info=say(STATES, "info", {"cost": ""}),
-            generated_at=options.generated_at,
-            injected=options.injected,
-        )
+    template = _environment().get_template("page.html.j2")
+    return template.render(
+        report=report,
+        style=Markup(style),  # noqa: S704 - our own files, no input in them
+        script=Markup(script),  # noqa: S704
+        policy=content_policy(style, script),
+        first=screen,
+        more_steps=say(SUMMARY, "more-steps", {"steps": len(screen.next_steps)}),
+        rows=rows[: summary.SHOWN],
+        more_rows=rows[summary.SHOWN :],
+        main=next((row for row in rows if row.is_main), None),
+        nothing=findings.nothing_found(report),
+        gains=findings.legend(report),
+        leading=sections[:1] if is_sweep else [],
+        sections=sections[1:] if is_sweep else sections,
+        nav=_nav(sections),
+        labels=Labels([run.run for run in report.runs]),
+        subject=_subject(report),
+        quality=quality.one_line_quality(report) if len(report.runs) == 1 else "",
+        rules=say(SUMMARY, "of-present", {"checks": checks}) if is_sweep else checks,
+        times=on_page("times", **summary.unit(report)),
+        made_by=pasted.made_by(report),
+        info=say(STATES, "info", {"cost": ""}),
+        generated_at=options.generated_at,
+        injected=options.injected,
     )
 
 
@@ -167,13 +162,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.globals["draw"] = draw
-    environment.filters["placed"] = _placed
-    environment.filters["px"] = _pixels
-    environment.filters["bound"] = numbers.bound
-    environment.filters["aside"] = _aside
-    environment.filters["inline_code"] = inline_code
-    environment.filters["step_code"] = step_code
+    environment.globals.update(draw=draw, summary=summary)
+    environment.filters.update(placed=_placed, px=_pixels, bound=numbers.bound, aside=_aside)
+    environment.filters.update(inline_code=inline_code, step_code=step_code)
     environment.tests["command"] = is_command
     return environment
 

@@ -57,7 +57,9 @@ class Evidence:
             pairs.append((result, ratio))
         return pairs
 
-    def _baselines(self) -> list[TrialResult]:
+    @property
+    def baselines(self) -> list[TrialResult]:
+        """The trials of the present settings that ran to their end."""
         return [r for r in self.results if r.is_baseline and r.status == "ok"]
 
     def _baseline(self, index: int, direction: int) -> float | None:
@@ -73,7 +75,7 @@ class Evidence:
 
     def resolution_of(self, repetitions: int) -> float | None:
         """Smallest share that so many trials tell from noise, from baseline against baseline."""
-        return _resolution(self._baselines(), repetitions)
+        return _resolution(self.baselines, repetitions)
 
     @property
     def resolution(self) -> float | None:
@@ -83,7 +85,7 @@ class Evidence:
     @property
     def baseline_range_ms(self) -> tuple[float, float]:
         """Fastest and slowest run of the present settings."""
-        steps = [r.median_ns / 1e6 for r in self._baselines()]
+        steps = [r.median_ns / 1e6 for r in self.baselines]
         return min(steps), max(steps)
 
     def candidates(self) -> list[Tried]:
@@ -91,7 +93,7 @@ class Evidence:
 
         Of the search alone, so that the confirmation's own trials change nothing here.
         """
-        baselines = [r for r in self.results if _is_search_baseline(r)]
+        baselines = [r for r in self.baselines if r.purpose == "baseline"]
         floor = _resolution(baselines, CONFIRMATION_ROUNDS) or 0.0
         good = [t for t in self.tried() if t.ratio is not None and 1 - t.ratio > floor]
         good.sort(key=lambda item: item.ratio or 1.0)
@@ -111,9 +113,9 @@ class Evidence:
         if len(wins) < CONFIRMATION_ROUNDS or any(r.status != "ok" for _, r in wins):
             return None
         before = [self._baseline(index, -1) for index, _ in wins]
-        if any(value is None for value in before):
+        if None in before:
             return None
-        good = self._baselines()
+        good = self.baselines
         noise = successive([r.cost for r in good], [r.sitting for r in good])
         costs = [r.cost for _, r in wins]
         return paired_gain([v for v in before if v is not None], costs, noise)
@@ -148,7 +150,3 @@ class Evidence:
 def _resolution(baselines: Sequence[TrialResult], repetitions: int) -> float | None:
     costs, sittings = [r.cost for r in baselines], [r.sitting for r in baselines]
     return resolution(costs, repetitions=repetitions, sittings=sittings)
-
-
-def _is_search_baseline(result: TrialResult) -> bool:
-    return result.purpose == "baseline" and result.status == "ok"

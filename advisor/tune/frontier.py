@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from advisor.config.sweep import Configuration
 from advisor.tune.points import Key, key_of
 from advisor.tune.sweep import Sweep
 from advisor.tune.trial import TrialResult
+from advisor.tune.verdict import describe
 
 # Peaks of two runs of one setting differ by up to some tenths of a per cent.
 SAME_MEMORY = 1.01
@@ -29,7 +29,7 @@ class _Point:
     trials: int
 
 
-def frontier(sweep: Sweep, label: Callable[[Configuration], str]) -> list[dict[str, Any]]:
+def frontier(sweep: Sweep) -> list[dict[str, Any]]:
     """Step and peak memory of every configuration that ran to its end.
 
     ``on_frontier``: faster beyond the resolution than all that need no more memory. ``fastest``:
@@ -37,7 +37,7 @@ def frontier(sweep: Sweep, label: Callable[[Configuration], str]) -> list[dict[s
     fresh pairs.
     """
     points = _points(sweep)
-    costs = [r.cost for r in sweep.results if r.is_baseline and r.status == "ok"]
+    costs = [result.cost for result in sweep.baselines]
     if not points or not costs:
         return []
     base = statistics.median(costs)
@@ -55,7 +55,7 @@ def frontier(sweep: Sweep, label: Callable[[Configuration], str]) -> list[dict[s
 
     return [
         {
-            "settings": label(point.configuration),
+            "settings": describe(sweep.changes(point.configuration)) or "present settings",
             "step_ns": round(point.ratio * base * max(point.tokens_per_step, 1)),
             "peak_memory_bytes": point.memory_bytes,
             "on_frontier": all(beats(point, o) for o in points if smaller(o, point)),

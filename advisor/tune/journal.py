@@ -19,6 +19,7 @@ from advisor.errors import AdvisorError
 from advisor.tune.trial import TrialResult
 
 FILE_NAME = "trials.jsonl"
+UNCHANGED = "begin a new sweep with another -o; nothing here was changed"
 
 
 def require_journal(folder: Path) -> None:
@@ -111,11 +112,8 @@ class Journal:
         """Raise AdvisorError where trials ran whose journal has lost its first line."""
         trials = self.path.parent / "trials"
         if trials.is_dir() and any(trials.iterdir()):
-            raise AdvisorError(
-                "has lost its first line, and with it the results of the trials beside it",
-                where=str(self.path),
-                hint="begin a new sweep with another -o; nothing here was changed",
-            )
+            said = "has lost its first line, and with it the results of the trials beside it"
+            raise AdvisorError(said, where=str(self.path), hint=UNCHANGED)
 
     def _read(self, header: dict[str, Any]) -> None:
         text = self.path.read_text(encoding="utf-8", errors="replace")
@@ -143,10 +141,7 @@ class Journal:
             )
         settings = header["start"].keys()
         if any(one.configuration.keys() != settings for one in self.results):
-            raise AdvisorError(
-                "holds trials of other settings",
-                where=str(self.path),
-                hint="begin a new sweep with another -o; nothing here was changed",
-            )
+            said = "holds trials of other settings"
+            raise AdvisorError(said, where=str(self.path), hint=UNCHANGED)
         if cut:
             write_atomic(self.path, "".join(f"{line}\n" for line in lines))

@@ -111,14 +111,11 @@ class OwnCommand:
         if found * trial >= _LEAST_NUMBERS * ran:
             return
         more = math.ceil(_LEAST_NUMBERS * ran / max(found, 1)) - trial + self.job.timed_steps
+        hint = "let the command make more steps" if self.job.runs_to_its_end else f"--steps {more}"
         raise AdvisorError(
             f"the output of {ran} steps has {found} numbers for the objective "
             f"{self.job.objective!r}; a trial needs {_LEAST_NUMBERS}",
-            hint=f"write it as the job does: see {folder / own.LOG}"
-            if not found
-            else "let the command make more steps"
-            if self.job.runs_to_its_end
-            else f"--steps {more}",
+            hint=hint if found else f"write it as the job does: see {folder / own.LOG}",
         )
 
     def _objective(self, folder: Path) -> list[float]:

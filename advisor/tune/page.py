@@ -32,8 +32,7 @@ def traced_baseline(sweep: Sweep) -> Path | None:
 
     Raises AdvisorError where somebody removed what all of them recorded.
     """
-    good = [r for r in sweep.results if r.is_baseline and r.status == "ok"]
-    folders = [sweep.folder / "trials" / result.folder for result in good]
+    folders = [sweep.folder / "trials" / result.folder for result in sweep.baselines]
     found = next((folder for folder in folders if traces_in(folder)), None)
     if folders and found is None:
         raise AdvisorError(

@@ -114,22 +114,19 @@ def prepare(
         refused=[f"{name}: {why}" for name, why in refused.items()],
     )
     others = len(sweep.points) - 1
-    if not others and not points.refused and not points.same:
-        names = ", ".join(axis.setting for axis in axes)
-        raise AdvisorError(
-            f"nothing to vary: {names} with nothing but the present value"
-            if axes
-            else "nothing to vary: no axis of the space is one that this job heeds",
-            hint="see the strategies and backends of the axes, or pass --space",
+    if others:
+        return sweep
+    why = "no axis of the space is one that this job heeds"
+    if axes:
+        why = ", ".join(axis.setting for axis in axes) + " with nothing but the present value"
+    if points.refused or points.same:
+        why = (
+            f"of the space's other combinations this job refuses {points.refused} and "
+            f"{points.same} come to the same job (a bucket cap above all gradients is no other "
+            "one)" + "".join(f"; {line}" for line in sweep.refused)
         )
-    if not others:
-        raise AdvisorError(
-            f"nothing to vary: of the space's other combinations this job refuses {points.refused} "
-            f"and {points.same} come to the same job (a bucket cap above all gradients is no other "
-            "one)" + "".join(f"; {line}" for line in sweep.refused),
-            hint="see the strategies and backends of the axes, or pass --space",
-        )
-    return sweep
+    hint = "see the strategies and backends of the axes, or pass --space"
+    raise AdvisorError(f"nothing to vary: {why}", hint=hint)
 
 
 def _long_enough(workload: Workload) -> Workload:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import shlex
 import statistics
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from advisor.tune.job import variables_of
 from advisor.tune.points import key_of
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import Sweep
-from advisor.tune.verdict import confidence, describe, leave_it, log_of, measured, not_reached, won
+from advisor.tune.verdict import confidence, leave_it, log_of, measured, not_reached, won
 
 # Another order of the same sums moves a loss in float32 by less; bf16 gradients move it by more.
 _ROUNDING = 1e-5
@@ -84,20 +86,17 @@ class Recommendation(BaseModel):
 
 def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
     """Read the sweep's results into a recommendation."""
-    counts: dict[str, int] = {}
-    for result in sweep.results:
-        counts[result.status] = counts.get(result.status, 0) + 1
     tried = sweep.tried()
     winner = sweep.winner()
-    baselines = [r for r in sweep.results if r.is_baseline and r.status == "ok"]
-    step = statistics.median(r.median_ns for r in baselines) if baselines else None
+    baselines = [result.median_ns for result in sweep.baselines]
+    step = statistics.median(baselines) if baselines else None
     floor = sweep.resolution
     surrogate = fit(tried, sweep.start)
     common: dict[str, Any] = {
         "baseline_step_ns": None if step is None else round(step),
         "resolution_share": sweep.resolution_of(1),
         "confirmed_resolution_share": floor,
-        "trials": counts,
+        "trials": Counter(result.status for result in sweep.results),
         "resumed_at": [
             after.number
             for before, after in pairwise(sweep.results)
@@ -108,7 +107,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         "not_tried": [*not_reached(sweep), *_not_run(sweep), *left_out],
         "confirmations": [
             Confirmation(
-                changes=_changes(sweep, candidate.configuration),
+                changes=sweep.changes(candidate.configuration),
                 search_gain_share=None if candidate.ratio is None else 1 - candidate.ratio,
                 predicted_gain_share=predicted_gain(sweep, candidate.configuration),
                 gain_share=gain.share,
@@ -120,9 +119,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             for candidate, gain in sweep.confirmations()
         ],
         "surrogate": None if surrogate is None else _as_dict(surrogate),
-        "frontier": frontier(
-            sweep, lambda point: describe(_changes(sweep, point)) or "present settings"
-        ),
+        "frontier": frontier(sweep),
         "failures": [
             {
                 "trial": result.number,
@@ -136,7 +133,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
     }
     if winner is not None:
         configuration, gain = winner
-        changes = _changes(sweep, configuration)
+        changes = sweep.changes(configuration)
         changed = numbers_changed(sweep, configuration)
         common["care"] = [
             f"{axis.setting} also changes numerics or memory: compare the loss before keeping it"
@@ -203,7 +200,7 @@ def trial_rows(sweep: Sweep) -> list[dict[str, Any]]:
         {
             "run": sweep.job.name,
             "trial": result.number,
-            "settings": json.dumps(_changes(sweep, result.configuration)),
+            "settings": json.dumps(sweep.changes(result.configuration)),
             "is_baseline": result.is_baseline,
             "outcome": result.status,
             "origin": measured(sweep),
@@ -214,10 +211,6 @@ def trial_rows(sweep: Sweep) -> list[dict[str, Any]]:
         }
         for result in sweep.results
     ]
-
-
-def _changes(sweep: Sweep, configuration: Configuration) -> Configuration:
-    return {k: v for k, v in configuration.items() if v != sweep.start[k]}
 
 
 def _not_run(sweep: Sweep) -> list[str]:
@@ -235,14 +228,8 @@ def _not_run(sweep: Sweep) -> list[str]:
 
 
 def _as_dict(surrogate: Surrogate) -> dict[str, Any]:
-    return {
-        "effects": [vars(effect) for effect in surrogate.effects],
-        "interactions": [
-            {"left": a, "right": b, "share": share} for a, b, share in surrogate.interactions
-        ],
-        "out_of_sample_error": surrogate.out_of_sample_error,
-        "trials": surrogate.trials,
-    }
+    pairs = [{"left": a, "right": b, "share": share} for a, b, share in surrogate.interactions]
+    return asdict(surrogate) | {"interactions": pairs}
 
 
 def numbers_changed(sweep: Sweep, configuration: Configuration) -> str:
@@ -250,7 +237,7 @@ def numbers_changed(sweep: Sweep, configuration: Configuration) -> str:
 
     Steps are compared one by one, as far as all runs got.
     """
-    before = [r.losses for r in sweep.results if r.is_baseline and r.status == "ok" and r.losses]
+    before = [r.losses for r in sweep.baselines if r.losses]
     key = key_of(configuration)
     after = [r.losses for r in sweep.results if key_of(r.configuration) == key and r.losses]
     if len(before) < 2 or not after:

@@ -25,56 +25,44 @@ def run(
     (plan, None) and after it (None, result). Raises AdvisorError where somebody removed the folder,
     or another sweep runs there.
     """
-    with alone(sweep.folder):
-        _run(sweep, resume, predict, notify)
-
-
-def _run(
-    sweep: Sweep,
-    resume: bool,
-    predict: Callable[[Sweep, TrialResult], Predicted],
-    notify: Callable[[Plan | None, TrialResult | None], None],
-) -> None:
     header = {
         **sweep.job.document(),
         "axes": [axis.model_dump(mode="json") for axis in sweep.axes],
         "start": sweep.start,
     }
-    journal = Journal(sweep.folder, header, resume=resume)
-    sweep.results = journal.results
-    sweep.sitting = journal.next_sitting
-    # A round compares what ran side by side: one that an earlier sitting began is run again whole.
-    journal.drop_last(sweep.open_round)
-    while True:
-        _refresh_predictions(sweep, predict)
-        plan = sweep.next()
-        if plan is None:
-            return
-        notify(plan, None)
-        number = len(journal.results)
-        journal.require_there()
-        try:
-            result = run_trial(
-                sweep.job,
-                plan.configuration,
-                sweep.folder / "trials" / f"{number:04d}",
-                number=number,
-                is_baseline=plan.purpose in ("baseline", "confirm-a"),
-                purpose=plan.purpose,
-                limits=Limits(sweep.timeout_s, sweep.stop_above_cost(plan)),
-                sitting=sweep.sitting,
-            )
-        except OSError:
-            # Without its folder nothing of a trial can be written.
+    with alone(sweep.folder):
+        journal = Journal(sweep.folder, header, resume=resume)
+        sweep.results = journal.results
+        sweep.sitting = journal.next_sitting
+        # A round compares what ran side by side: begun in an earlier sitting it is run again whole.
+        journal.drop_last(sweep.open_round)
+        while True:
+            _refresh_predictions(sweep, predict)
+            plan = sweep.next()
+            if plan is None:
+                return
+            notify(plan, None)
+            number = len(journal.results)
             journal.require_there()
-            raise
-        journal.add(result)
-        notify(None, result)
+            try:
+                result = run_trial(
+                    sweep.job,
+                    plan.configuration,
+                    sweep.folder / "trials" / f"{number:04d}",
+                    number=number,
+                    is_baseline=plan.purpose in ("baseline", "confirm-a"),
+                    purpose=plan.purpose,
+                    limits=Limits(sweep.timeout_s, sweep.stop_above_cost(plan)),
+                    sitting=sweep.sitting,
+                )
+            except OSError:
+                # Without its folder nothing of a trial can be written.
+                journal.require_there()
+                raise
+            journal.add(result)
+            notify(None, result)
 
 
 def _refresh_predictions(sweep: Sweep, predict: Callable[[Sweep, TrialResult], Predicted]) -> None:
-    if sweep.predictions is not None:
-        return
-    traced = next((r for r in sweep.results if r.is_baseline and r.status == "ok"), None)
-    if traced is not None:
-        sweep.predictions = predict(sweep, traced)
+    if sweep.predictions is None and sweep.baselines:
+        sweep.predictions = predict(sweep, sweep.baselines[0])

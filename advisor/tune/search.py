@@ -144,15 +144,12 @@ class Search:
         except ImportError:
             return []
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        choices = {
-            axis.setting: [repr(v) for v in values_of(axis, self.start)] for axis in self.axes
-        }
         values = {
             axis.setting: {repr(v): v for v in values_of(axis, self.start)} for axis in self.axes
         }
         space: dict[str, optuna.distributions.BaseDistribution] = {
-            name: optuna.distributions.CategoricalDistribution(options)
-            for name, options in choices.items()
+            name: optuna.distributions.CategoricalDistribution([*options])
+            for name, options in values.items()
         }
         sampler = optuna.samplers.TPESampler(seed=self.seed + len(tried), n_startup_trials=1)
         study = optuna.create_study(sampler=sampler)

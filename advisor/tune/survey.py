@@ -33,6 +33,7 @@ from advisor.config.sweep import (
 from advisor.errors import AdvisorError
 from advisor.tune.budget import COMPARISON_TRIALS, Budget
 from advisor.tune.job import Limits
+from advisor.tune.journal import UNCHANGED
 from advisor.tune.own import OwnCommand
 from advisor.tune.points import Points
 from advisor.tune.sweep import Sweep, planned
@@ -49,6 +50,9 @@ _COMMUNICATION = (
     "prefetch_backward", "reduce_precision", "reduce_bucket_size", "overlap_comm", "stage3_",
     "env.GLOO_", "env.NCCL_",
 )  # fmt: skip
+
+
+_OF_FIRST_RANK = ("world_size", "backend", "device", "micro_batches", "built")
 
 
 class Survey(BaseModel):
@@ -81,11 +85,8 @@ def survey(job: OwnJob, folder: Path, *, timeout_s: float, again: bool) -> Surve
         try:
             return Survey.model_validate_json(path.read_bytes())
         except ValueError as error:  # pydantic's
-            raise AdvisorError(
-                "is not what a first run gave",
-                where=str(path),
-                hint="begin a new sweep with another -o; nothing here was changed",
-            ) from error
+            said = "is not what a first run gave"
+            raise AdvisorError(said, where=str(path), hint=UNCHANGED) from error
     started = time.monotonic()
     recorded = folder / "survey"
     shutil.rmtree(recorded, ignore_errors=True)
@@ -94,11 +95,7 @@ def survey(job: OwnJob, folder: Path, *, timeout_s: float, again: bool) -> Surve
     first.refuse_rare_numbers(recorded)
     ran_s = time.monotonic() - started
     found = Survey(
-        world_size=ranks[0]["world_size"],
-        backend=ranks[0]["backend"],
-        device=ranks[0]["device"],
-        micro_batches=ranks[0]["micro_batches"],
-        built=ranks[0]["built"],
+        **{name: ranks[0][name] for name in _OF_FIRST_RANK},
         trial_s=round(ran_s, 3),
         seconds=0.0,
         **_diagnosis(recorded),

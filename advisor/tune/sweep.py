@@ -66,6 +66,10 @@ class Sweep(Evidence):
         """The present settings."""
         return self.points.start
 
+    def changes(self, configuration: Configuration) -> Configuration:
+        """What a configuration has otherwise than the present settings."""
+        return {name: value for name, value in configuration.items() if value != self.start[name]}
+
     @property
     def search(self) -> Search:
         """The search over this sweep's axes."""
@@ -183,12 +187,10 @@ class Sweep(Evidence):
         baselines = sum(result.purpose == "confirm-a" for result in self.results)
         for number in range(1, CONFIRMATION_ROUNDS + 1):
             waiting = [configuration for configuration, done in alive if len(done) < number]
+            if waiting and baselines < number:
+                return Plan("confirm-a", self.start)
             if waiting:
-                return (
-                    Plan("confirm-a", self.start)
-                    if baselines < number
-                    else Plan("confirm-b", waiting[0])
-                )
+                return Plan("confirm-b", waiting[0])
         return None
 
     @property

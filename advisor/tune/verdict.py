@@ -52,7 +52,7 @@ def not_reached(sweep: Sweep) -> list[str]:
             if sweep.seconds is None
             else f"of a grid this large the search tries {sweep.limit}"
         )
-    elif not any(r.is_baseline and r.status == "ok" for r in sweep.results):
+    elif not sweep.baselines:
         why = "the present settings did not run"
     elif sweep.seconds is not None:
         why = _budget_of_time(sweep, sweep.seconds)
@@ -93,16 +93,8 @@ class Outcome(NamedTuple):
 
 def won(sweep: Sweep, changes: Configuration, gain: Gain) -> Outcome:
     """The verdict with a winner."""
-    values = {
-        "change": describe(changes),
-        "emulated": sweep.job.is_emulated,
-        "gain": gain.share,
-        "low": gain.low,
-        "high": gain.high,
-        "pairs": gain.pairs,
-        "won": gain.won,
-    }
-    return _outcome("won", values)
+    of_change = {"change": describe(changes), "emulated": sweep.job.is_emulated}
+    return _outcome("won", {**of_change, **vars(gain), "gain": gain.share})
 
 
 def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> Outcome:
@@ -161,8 +153,8 @@ def _also(sweep: Sweep) -> dict[str, Any]:
 
 
 def _in_search(sweep: Sweep, tried: Tried) -> dict[str, Any]:
-    changes = {k: v for k, v in tried.configuration.items() if v != sweep.start[k]}
-    return {"change": describe(changes), "search": None if tried.ratio is None else 1 - tried.ratio}
+    change = describe(sweep.changes(tried.configuration))
+    return {"change": change, "search": None if tried.ratio is None else 1 - tried.ratio}
 
 
 def _first_line(result: TrialResult | None) -> str:

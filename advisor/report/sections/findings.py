@@ -30,25 +30,18 @@ _RESERVED = (
 
 @dataclass(frozen=True)
 class FindingView:
-    """One finding with everything a template needs, already in words.
+    """One finding with what a template needs beside its own words (:mod:`advisor.report.summary`).
 
     ``is_main``: the verdict is about it, and its evidence is not folded. ``then`` are the fixes
     after the first, without those that the verdict or an earlier finding lists; ``is_listed``:
-    either lists the first. ``run``: whose it is, where the page is of several.
+    either lists the first.
     """
 
     number: int
     anchor: str
     finding: Finding
     is_main: bool
-    title: str
     gain: Figure | None
-    words: str
-    details: str
-    amount: str
-    share: str
-    sure: str
-    location: str
     first_fix: str
     is_listed: bool
     then: Sequence[str]
@@ -57,7 +50,6 @@ class FindingView:
     see: Sequence[tuple[str, str]]
     open_command: str
     verify: str
-    run: str
     sql: str = ""
 
 
@@ -175,14 +167,7 @@ def _view(
         anchor=name,
         finding=finding,
         is_main=report.verdict.finding == finding.id,
-        title=summary.title(finding),
         gain=_gain(finding, name, most_ns),
-        words=summary.words(finding),
-        details=summary.details(finding),
-        amount=summary.per_step(finding),
-        share=summary.share(finding) if finding.savings_ns else "",
-        sure=summary.sure(finding),
-        location=summary.place(finding),
         first_fix=finding.fix[0] if finding.fix else finding.verify,
         is_listed=False,
         then=finding.fix[1:],
@@ -191,7 +176,6 @@ def _view(
         open_command=f"advisor open {shlex.quote(finding.id)} {pasted.given(report, finding.run)}",
         verify=lower_first(finding.verify) if finding.fix else "",
         see=[(link, _kind(link, rules)) for link in finding.see],
-        run=summary.run_of(finding, report),
     )
 
 

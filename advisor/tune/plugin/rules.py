@@ -37,6 +37,7 @@ TUNERS_SINCE: NcclVersion = (2, 22, 0)
 ANY_RELEASE: NcclVersion = (99, 0, 0)
 # Rings of these two are there on every machine.
 _ALWAYS = {("Ring", "LL"), ("Ring", "Simple")}
+_FEWEST_FIELDS = 8
 FIELDS = "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
 
 
@@ -76,13 +77,8 @@ class Rule:
             and self.min_bytes <= other.min_bytes
             and other.max_bytes <= self.max_bytes
             and all(
-                mine in (ANY, theirs)
-                for mine, theirs in [
-                    (self.nodes, other.nodes),
-                    (self.ranks, other.ranks),
-                    (self.pipe_ops, other.pipe_ops),
-                    (self.registered, other.registered),
-                ]
+                getattr(self, name) in (ANY, getattr(other, name))
+                for name in ("nodes", "ranks", "pipe_ops", "registered")
             )
         )
 
@@ -159,21 +155,15 @@ def format_rules(
 
 
 def _row(rule: Rule) -> str:
-    fields: list[object] = [
-        rule.function.lower(),
-        rule.min_bytes,
-        rule.max_bytes,
-        _written(rule.algorithm, ALGORITHM_NAMES),
-        _written(rule.protocol, PROTOCOL_NAMES),
-        rule.channels,
-        rule.nodes,
-        rule.ranks,
-    ]
-    if rule.pipe_ops != ANY or rule.registered != ANY:
-        fields.append(rule.pipe_ops)
-    if rule.registered != ANY:
-        fields.append(rule.registered)
-    return ",".join(str(field) for field in fields)
+    written = {
+        "function": rule.function.lower(),
+        "algorithm": _written(rule.algorithm, ALGORITHM_NAMES),
+        "protocol": _written(rule.protocol, PROTOCOL_NAMES),
+    }
+    fields = [*(vars(rule) | written).values()]
+    while len(fields) > _FEWEST_FIELDS and fields[-1] == ANY:
+        fields.pop()
+    return ",".join(map(str, fields))
 
 
 def one_of(names: Collection[str]) -> str:
@@ -181,11 +171,8 @@ def one_of(names: Collection[str]) -> str:
 
     Raises ValueError on an unknown name.
     """
-    known = list(
-        (
-            ALGORITHM_NAMES if set(names) <= set(ALGORITHM_NAMES.values()) else PROTOCOL_NAMES
-        ).values()
-    )
+    known = [*ALGORITHM_NAMES.values()]
+    known = known if set(names) <= set(known) else [*PROTOCOL_NAMES.values()]
     if not names or not set(names) <= set(known):
         raise ValueError(f"neither algorithms nor protocols: {', '.join(names)}")
     chosen = [name for name in known if name in names]

@@ -245,6 +245,9 @@ def _instead_of_nothing(reason: str, source_format: str) -> str:
     )
 
 
+_OF_RUN = ("strategy", "compute", "workload", "environment")
+
+
 def _describe_run(context: ReadContext) -> None:
     """Fill strategy, compute, workload and environment from our own recordings' metadata."""
     rows = context.con.execute(
@@ -257,17 +260,10 @@ def _describe_run(context: ReadContext) -> None:
             own = json.loads(own)
         if not isinstance(own, dict):
             continue
+        kept = {key: json.dumps(own[key]) for key in ("workload", "environment") if key in own}
         context.con.execute(
             "UPDATE run SET strategy = ?, compute = ?, workload = ?, environment = ? WHERE run = ?",
-            [
-                own.get("strategy"),
-                own.get("compute"),
-                *(
-                    json.dumps(own[key]) if key in own else None
-                    for key in ("workload", "environment")
-                ),
-                context.run,
-            ],
+            [*map((own | kept).get, _OF_RUN), context.run],
         )
         return
 

@@ -23,11 +23,8 @@ from advisor.model.topology import Topology
 from advisor.model.topology_machine import topology_of
 
 _OPS = {
-    "all_reduce": "allreduce",
-    "all_gather": "allgather",
-    "reduce_scatter": "reducescatter",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
+    op: op.replace("_", "")
+    for op in ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 }
 
 

@@ -6,14 +6,10 @@ message size over the time, busbw what each link carries of it.
 
 from __future__ import annotations
 
-_RING_PASSES = {
-    "all_reduce": 2.0,
-    "all_gather": 1.0,
-    "reduce_scatter": 1.0,
-    "all_to_all": 1.0,
-    "gather": 1.0,
-    "scatter": 1.0,
-}
+_RING_PASSES = {"all_reduce": 2.0}
+_RING_PASSES |= dict.fromkeys(
+    ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1.0
+)
 """Operations whose links carry so many times (n - 1) / n of the message."""
 _WHOLE = ("broadcast", "reduce", "send", "recv", "send_recv", "hypercube")
 """Operations whose links carry the message once; of a hypercube nccl-tests counts it in algbw."""

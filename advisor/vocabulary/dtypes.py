@@ -33,16 +33,8 @@ for _torch_name, _width, _aliases in (
     for _alias in (_torch_name, *_aliases.split()):
         _WIDTHS[_alias] = (_torch_name, _width)
 
-_SHORT = {
-    "float64": "fp64",
-    "float32": "fp32",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "float8_e4m3fn": "fp8",
-    "float8_e4m3fnuz": "fp8",
-    "float8_e5m2": "fp8",
-    "float8_e5m2fnuz": "fp8",
-}
+_SHORT = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+_SHORT |= {f"float8_{kind}": "fp8" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")}
 
 
 @lru_cache(maxsize=1000)

@@ -13,21 +13,18 @@ from collections.abc import Sequence
 from advisor.vocabulary.words import some_ranks
 
 _KINDS = {
-    "tp": "tensor-parallel",
-    "tensor": "tensor-parallel",
-    "pp": "pipeline",
-    "pipeline": "pipeline",
-    "cp": "context-parallel",
-    "context": "context-parallel",
-    "sp": "sequence-parallel",
-    "ep": "expert-parallel",
-    "expert": "expert-parallel",
-    "dp": "data-parallel",
-    "ddp": "data-parallel",
-    "data": "data-parallel",
-    "fsdp": "sharding",
-    "shard": "sharding",
-    "replicate": "replicating",
+    word: kind
+    for kind, words in {
+        "tensor-parallel": "tp tensor",
+        "pipeline": "pp pipeline",
+        "context-parallel": "cp context",
+        "sequence-parallel": "sp",
+        "expert-parallel": "ep expert",
+        "data-parallel": "dp ddp data",
+        "sharding": "fsdp shard",
+        "replicating": "replicate",
+    }.items()
+    for word in words.split()
 }
 # Of two kinds in one description the one that says more.
 _REFINED = {
@@ -54,20 +51,19 @@ def group_words(
 ) -> str:
     """'all 8 ranks', 'tensor-parallel ranks 0-3', '64 ranks (0, 8, …, 504)'; else its name, which
     stands behind the words where another group has the same ranks."""
-    words = _words(name, description, ranks, size, world_size)
+    words = _words(name, description, ranks or (), len(ranks) if ranks else size, world_size)
     return f"{words} (group {name})" if is_one_of_several else words
 
 
 def _words(
     name: str,
     description: str | None,
-    ranks: Sequence[int] | None,
-    size: int | None,
+    ranks: Sequence[int],
+    count: int | None,
     world_size: int | None,
 ) -> str:
     kind = kind_of_group(description)
     before = f"{kind} " if kind else ""
-    count = len(ranks) if ranks else size
     if not count:
         return f"{before}group {name}"
     if count == world_size and count > 1:

@@ -38,28 +38,18 @@ _OPERATIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 # NCCL, nccl-tests, the Inspector and torch spell whole names differently.
 _CANONICAL = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "allgatherbase": "all_gather",
-    "allgatherv": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "reducescatterbase": "reduce_scatter",
-    "reducescattertensor": "reduce_scatter",
-    "allgatherintotensor": "all_gather",
-    "broadcast": "broadcast",
-    "broadcastoop": "broadcast",
-    "reduce": "reduce",
-    "alltoall": "all_to_all",
-    "alltoallv": "all_to_all",
-    "alltoallbase": "all_to_all",
-    "gather": "gather",
-    "scatter": "scatter",
-    "barrier": "barrier",
-    "allbarrier": "barrier",
-    "send": "send",
-    "recv": "recv",
-    "sendrecv": "send_recv",
-    "hypercube": "hypercube",
+    spelling: name
+    for name, spellings in {
+        "all_reduce": "allreduce",
+        "all_gather": "allgather allgatherbase allgatherv allgatherintotensor",
+        "reduce_scatter": "reducescatter reducescatterbase reducescattertensor",
+        "all_to_all": "alltoall alltoallv alltoallbase",
+        "broadcast": "broadcast broadcastoop",
+        "barrier": "barrier allbarrier",
+        "send_recv": "sendrecv",
+        **{name: name for name in ("reduce", "gather", "scatter", "send", "recv", "hypercube")},
+    }.items()
+    for spelling in spellings.split()
 }
 
 # After one of these no rank goes on before every rank has come: their ends can be compared.

@@ -9,12 +9,11 @@ the bandwidths tell of an all-reduce. What one thread block moves inside a kerne
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
-from advisor.ingest.readers.nccl_tests.write import read_benchmarks
+from advisor.ingest.readers.nccl_tests.write import text_reader
 from advisor.ingest.readers.osu import LAUNCH
-from advisor.ingest.source import ReadContext, Source
 from advisor.vocabulary.numbers import MOST_RANKS, decimal
 
 FORMAT = "nvshmem"
@@ -46,16 +45,6 @@ _OPS = {
 }
 _FEWER = {"thread", "warp"}  # scopes that leave most of a block idle
 _LEAST_RATIO_GBPS = 1.0  # from here on three decimals tell busbw over algbw to a thousandth
-
-
-def detect(source: Source) -> bool:
-    """A table's name and head."""
-    return _SIGN.search(source.head) is not None
-
-
-def read(sources: Sequence[Source], context: ReadContext) -> None:
-    """Write ``bench`` rows; tests that are not compared are counted as dropped."""
-    read_benchmarks(sources, context, parse, FORMAT, FORMAT)
 
 
 def parse(lines: Iterable[str], harvest: Harvest) -> None:
@@ -91,3 +80,6 @@ def _row(line: str, op: str | None, unit: str, ranks: int | None) -> Measurement
         compared = "" if found[2].lower() in _FEWER else op or ""
         return Measurement.timed(compared, 2, size, time_us)
     return None
+
+
+detect, read = text_reader(_SIGN, parse, FORMAT)

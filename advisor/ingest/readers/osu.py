@@ -9,11 +9,10 @@ message is that times the ranks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
-from advisor.ingest.readers.nccl_tests.write import read_benchmarks
-from advisor.ingest.source import ReadContext, Source
+from advisor.ingest.readers.nccl_tests.write import text_reader
 from advisor.vocabulary.numbers import MOST_RANKS, decimal
 
 FORMAT = "osu"
@@ -42,16 +41,6 @@ _OPS = (
 )
 OF_A_PAIR = {"all_gather", "all_to_all"}
 NO_RANKS = "how many ranks is not said, which sizes per rank need"
-
-
-def detect(source: Source) -> bool:
-    """The title line of a test."""
-    return _SIGN.search(source.head) is not None
-
-
-def read(sources: Sequence[Source], context: ReadContext) -> None:
-    """Write ``bench`` rows; tests of other operations are counted as dropped."""
-    read_benchmarks(sources, context, parse, FORMAT, FORMAT)
 
 
 def parse(lines: Iterable[str], harvest: Harvest) -> None:
@@ -119,3 +108,6 @@ def message_of(harvest: Harvest, op: str, ranks: int | None, size: int) -> int |
         harvest.notes = [*filter(NO_RANKS.__ne__, harvest.notes), NO_RANKS]
         return None
     return size * ranks
+
+
+detect, read = text_reader(_SIGN, parse, FORMAT)

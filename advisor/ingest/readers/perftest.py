@@ -9,11 +9,10 @@ size times the iterations. Of a latency test it is the typical time, or the mean
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
-from advisor.ingest.readers.nccl_tests.write import read_benchmarks
-from advisor.ingest.source import ReadContext, Source
+from advisor.ingest.readers.nccl_tests.write import text_reader
 
 FORMAT = "perftest"
 SUMMARY = "perftest of one NIC and another: ib_write_bw, ib_write_lat and their like"
@@ -32,16 +31,6 @@ _IPV4_IN_IPV6 = "0:" * 10 + "255:255:"
 _BYTES_PER_SECOND = {"MB": 1 << 20, "Gb": 1e9 / 8}
 _LEAST_BYTES = 4096
 """Of smaller messages a NIC sends as many as it can count, whatever its links carry."""
-
-
-def detect(source: Source) -> bool:
-    """The head of a table."""
-    return _SIGN.search(source.head) is not None
-
-
-def read(sources: Sequence[Source], context: ReadContext) -> None:
-    """Write ``bench`` rows; rates of small messages are counted as dropped."""
-    read_benchmarks(sources, context, parse, FORMAT, FORMAT)
 
 
 def parse(lines: Iterable[str], harvest: Harvest) -> None:
@@ -86,3 +75,6 @@ def _address(gid: str) -> str:
     numbers = [str(int(number)) for number in gid.split(":")]
     short = ":".join(numbers)
     return ".".join(numbers[-4:]) if short.startswith(_IPV4_IN_IPV6) else short
+
+
+detect, read = text_reader(_SIGN, parse, FORMAT)

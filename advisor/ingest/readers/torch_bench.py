@@ -9,12 +9,11 @@ first of all printed each rank's trials (:class:`TrialsOfRanks`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from statistics import median
 
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
-from advisor.ingest.readers.nccl_tests.write import read_benchmarks
-from advisor.ingest.source import ReadContext, Source
+from advisor.ingest.readers.nccl_tests.write import text_reader
 from advisor.vocabulary.operations import canonical_op
 
 FORMAT = "torch-bench"
@@ -46,16 +45,6 @@ _OF_A_RANK = re.compile(
     r"\s{0,9}(duration|algo throughput|busbw): ([\d.]{1,24}) {1,3}"
     r"(?:sec|bps, [\d.]{1,20} Gbps|Gbps)\s{0,9}$"
 )
-
-
-def detect(source: Source) -> bool:
-    """The line above the figures."""
-    return _SIGN.search(source.head) is not None
-
-
-def read(sources: Sequence[Source], context: ReadContext) -> None:
-    """Write ``bench`` rows."""
-    read_benchmarks(sources, context, parse, FORMAT, "torch")
 
 
 def parse(lines: Iterable[str], harvest: Harvest) -> None:
@@ -140,22 +129,9 @@ def _take(
     if not algbw or not busbw or size < 1:
         harvest.dropped["row without a figure"] += 1
         return
-    harvest.add(
-        Measurement(
-            canonical_op(op) or "unknown",
-            ranks,
-            round(size),
-            "float32",
-            None,
-            size / algbw / 1e3,
-            algbw,
-            busbw,
-            None,
-            number,
-            None,
-            device,
-        )
-    )
+    one = Measurement.timed(canonical_op(op) or "unknown", ranks, round(size), size / algbw / 1e3)
+    printed = {"algbw_gbps": algbw, "busbw_gbps": busbw}
+    harvest.add(one._replace(dtype="float32", table=number, device=device, **printed))
 
 
 def _number(text: str) -> float:
@@ -164,3 +140,6 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return 0.0
+
+
+detect, read = text_reader(_SIGN, parse, FORMAT, "torch")

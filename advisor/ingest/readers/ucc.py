@@ -10,12 +10,11 @@ sizes per pair tells: (ranks - 1) times size over time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
-from advisor.ingest.readers.nccl_tests.write import read_benchmarks
+from advisor.ingest.readers.nccl_tests.write import text_reader
 from advisor.ingest.readers.osu import LAUNCH, OF_A_PAIR, message_of
-from advisor.ingest.source import ReadContext, Source
 from advisor.vocabulary.numbers import MOST_RANKS, decimal
 
 FORMAT = "ucc"
@@ -41,16 +40,6 @@ _OPS = {
 }
 _ROUNDED_GBPS = 0.005  # half of the last digit
 _MB = 1e3  # MB/s of a GB/s
-
-
-def detect(source: Source) -> bool:
-    """The head of a table."""
-    return _SIGN.search(source.head) is not None
-
-
-def read(sources: Sequence[Source], context: ReadContext) -> None:
-    """Write ``bench`` rows; collectives that are not compared are counted as dropped."""
-    read_benchmarks(sources, context, parse, FORMAT, FORMAT)
 
 
 def parse(lines: Iterable[str], harvest: Harvest) -> None:
@@ -109,3 +98,6 @@ def _ranks_of(size: int, time_us: float, busbw: float) -> int | None:
     """Ranks that exchange ``size`` per pair; None where two numbers round to this bandwidth."""
     each = size / time_us / _MB
     return round(busbw / each) + 1 if busbw and each > 2 * _ROUNDED_GBPS else None
+
+
+detect, read = text_reader(_SIGN, parse, FORMAT)

@@ -16,31 +16,6 @@ NO_TIME = "!no timestamp"
 NO_PHASE = "!not an event"
 NO_RANK = "!no usable rank"
 
-ARGS = {
-    "device": "INTEGER",
-    "stream": "BIGINT",
-    "correlation": "BIGINT",
-    "External id": "BIGINT",
-    "bytes": "BIGINT",
-    "Collective name": "VARCHAR",
-    "dtype": "VARCHAR",
-    "In msg nelems": "BIGINT",
-    "Out msg nelems": "BIGINT",
-    "Group size": "INTEGER",
-    "Process Group Name": "VARCHAR",
-    "Process Group Description": "VARCHAR",
-    "Process Group Ranks": "VARCHAR",
-    "Seq": "BIGINT",
-    "Src Rank": "INTEGER",
-    "Dst Rank": "INTEGER",
-    "In split size": "VARCHAR",
-    "Out split size": "VARCHAR",
-    "Input Dims": "VARCHAR",
-    "Input type": "VARCHAR",
-    "Concrete Inputs": "VARCHAR",
-    "name": "VARCHAR",
-    "rank": "INTEGER",
-}
 FACT_COLUMNS = {
     "collective": "Collective name",
     "dtype": "dtype",
@@ -62,6 +37,16 @@ SHAPE_COLUMNS = {
     "concrete_inputs": "Concrete Inputs",
 }
 COMM_COLUMNS = FACT_COLUMNS | SHAPE_COLUMNS
+_INTEGERS = ("device", "rank", "Group size", "Src Rank", "Dst Rank")
+_LONG = (
+    "stream", "correlation", "External id", "bytes", "In msg nelems", "Out msg nelems", "Seq",
+)  # fmt: skip
+ARGS = {
+    **dict.fromkeys(("name", *COMM_COLUMNS.values()), "VARCHAR"),
+    **dict.fromkeys(_INTEGERS, "INTEGER"),
+    **dict.fromkeys(_LONG, "BIGINT"),
+}
+"""Arguments of events that are kept, and what they are."""
 UNUSABLE = "kineto_unusable"
 UNUSABLE_SQL = f"""
 CREATE TEMP TABLE IF NOT EXISTS {UNUSABLE} (run VARCHAR, event_id BIGINT, field VARCHAR)

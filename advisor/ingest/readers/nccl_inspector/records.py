@@ -254,18 +254,14 @@ def _times(trace: Any, prefix: str) -> tuple[int | None, int | None]:
     """First start and last stop of the kernel's channels, else of the call (µs since the epoch)."""
     if not isinstance(trace, dict):
         return None, None
-    kernels = trace.get("kernel_events")
-    events = (
-        [event for event in kernels if isinstance(event, dict)] if isinstance(kernels, list) else []
-    )
+    listed = trace.get("kernel_events")
+    kernels = listed if isinstance(listed, list) else []
+    events = [event for event in kernels if isinstance(event, dict)]
     starts = [t for event in events if (t := _integer(event.get("kernel_start_ts")))]
     stops = [t for event in events if (t := _integer(event.get("kernel_stop_ts")))]
     if starts and stops and max(stops) >= min(starts):
         return min(starts), max(stops)
-    start, stop = (
-        _integer(trace.get(f"{prefix}_start_ts")),
-        _integer(trace.get(f"{prefix}_stop_ts")),
-    )
+    start, stop = (_integer(trace.get(f"{prefix}_{end}_ts")) for end in ("start", "stop"))
     return (start, stop) if start and stop and stop >= start else (None, None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 
@@ -17,25 +18,35 @@ _SAME = (
 )
 
 
-def read_benchmarks(
-    sources: Sequence[Source],
-    context: ReadContext,
+def text_reader(
+    sign: re.Pattern[bytes],
     parse: Callable[[Iterable[str], Harvest], None],
     format: str,
-    tool: str,
-) -> None:
-    """Write and report what ``parse`` harvests from the lines of each program's output."""
-    for source in sources:
-        harvest = Harvest()
-        try:
-            stream, raw = source.open_raw()
-            with stream:
-                parse((without_launcher(line) for _, line, _ in numbered_lines(stream)), harvest)
-                harvest.notes += [raw.damage] if raw.damage else []
-        except AdvisorError as error:
-            harvest.dropped["refused"] += 1
-            harvest.notes.append(error.message)
-        write_harvest(context, source, harvest, format, tool)
+    tool: str = "",
+) -> tuple[Callable[[Source], bool], Callable[[Sequence[Source], ReadContext], None]]:
+    """``detect`` and ``read`` of a program's output: what tells it, and what reads its lines.
+
+    What ``parse`` harvests becomes ``bench`` rows; what it drops is counted.
+    """
+
+    def detect(source: Source) -> bool:
+        return sign.search(source.head) is not None
+
+    def read(sources: Sequence[Source], context: ReadContext) -> None:
+        for source in sources:
+            harvest = Harvest()
+            try:
+                stream, raw = source.open_raw()
+                with stream:
+                    lines = (without_launcher(line) for _, line, _ in numbered_lines(stream))
+                    parse(lines, harvest)
+                    harvest.notes += [raw.damage] if raw.damage else []
+            except AdvisorError as error:
+                harvest.dropped["refused"] += 1
+                harvest.notes.append(error.message)
+            write_harvest(context, source, harvest, format, tool or format)
+
+    return detect, read
 
 
 def write_harvest(

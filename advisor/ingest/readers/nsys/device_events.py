@@ -16,31 +16,12 @@ from advisor.ingest.readers.nsys.processes import Process, pid_column, pid_of
 _NO_STREAM = 0xFFFFFFFF
 
 # CUpti_ActivityMemcpyKind (CUPTI reference), spelled as Kineto does.
-_COPY_KINDS = {
-    1: "Memcpy HtoD",
-    2: "Memcpy DtoH",
-    3: "Memcpy HtoA",
-    4: "Memcpy AtoH",
-    5: "Memcpy AtoA",
-    6: "Memcpy AtoD",
-    7: "Memcpy DtoA",
-    8: "Memcpy DtoD",
-    9: "Memcpy HtoH",
-    10: "Memcpy PtoP",
-    11: "Memcpy HtoD (Managed)",  # unified memory: pages move as they are touched
-    12: "Memcpy DtoH (Managed)",
-    13: "Memcpy DtoD (Managed)",
-}
+_COPIES = ["HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"]
+_MANAGED = ("HtoD (Managed)", "DtoH (Managed)", "DtoD (Managed)")  # pages move as they are touched
+_COPY_KINDS = dict(enumerate([f"Memcpy {ends}" for ends in (*_COPIES, *_MANAGED)], 1))
 # As the exports list them in ENUM_CUDA_MEM_KIND, in words of Kineto (CuptiActivity.cpp).
-_MEMORY_KINDS = {
-    0: "Pageable",
-    1: "Pinned",
-    2: "Device",
-    3: "Array",
-    4: "Managed",
-    5: "Device",
-    6: "Managed",
-}
+_MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device", "Managed")
+_MEMORY_KINDS = dict(enumerate(_MEMORIES))
 
 
 _KERNELS, _CALLS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"

@@ -25,15 +25,8 @@ STRAY = "event of a process or GPU that hardly occurs"
 MOST_PROCESSES = 256
 _STRAY_ROWS, _STRAY_SHARE = 10, 20
 _RANK_VARIABLES = (
-    *(
-        "RANK",
-        "OMPI_COMM_WORLD_RANK",
-        "PMIX_RANK",
-        "PMI_RANK",
-        "SLURM_PROCID",
-        "MV2_COMM_WORLD_RANK",
-    ),
-)
+    "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK",
+)  # fmt: skip
 
 
 @dataclass

@@ -91,15 +91,11 @@ class Plan:
 
 
 def _row(row: Row, layers: int) -> dict[str, Any]:
-    data = asdict(row.estimate)
-    data["largest_stage_layers"] = row.estimate.layout.largest_stage(layers)
-    data["strategy"] = row.estimate.layout.strategy
-    data["fits"] = row.estimate.fits
-    data["allocated_bytes"] = row.estimate.allocated_bytes
-    data["reserved_bytes"] = row.estimate.reserved_bytes
-    data["traffic_bytes"] = row.estimate.traffic_bytes
-    data["reasons"] = list(row.reasons)
-    return data
+    layout = row.estimate.layout
+    own = {"largest_stage_layers": layout.largest_stage(layers), "strategy": layout.strategy}
+    derived = ("fits", "allocated_bytes", "reserved_bytes", "traffic_bytes")
+    own |= {name: getattr(row.estimate, name) for name in derived}
+    return {**asdict(row.estimate), **own, "reasons": list(row.reasons)}
 
 
 def default_global_batch(shape: TransformerShape, sequence: int, gpus: int) -> int:

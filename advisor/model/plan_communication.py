@@ -114,23 +114,17 @@ def data_parallel(case: Case, own: float, compute: float) -> Communication:
     wire = wire_bytes(layout, settings)
     gradients = own * wire
     steps = layout.accumulation
+    backward_s = backward_share(settings) * compute / steps
+    forward_s = (1 - backward_share(settings)) * compute / steps
     if layout.data_strategy in ("ddp", "zero1"):
         count = max(1, ceil(gradients / bucket_bytes(layout, settings)))
         bucket = gradients / count
-        if layout.data_strategy == "ddp":
-            one = cluster.collective_s("allreduce", bucket, whole)
-            total = count * one
-            after = 0.0
-        else:
-            one = cluster.collective_s("reducescatter", bucket, whole)
-            after = cluster.collective_s("allgather", own * 2, whole)  # the updated parameters
-            total = count * one + after
+        is_ddp = layout.data_strategy == "ddp"
+        one = cluster.collective_s("allreduce" if is_ddp else "reducescatter", bucket, whole)
+        # The updated parameters.
+        after = 0.0 if is_ddp else cluster.collective_s("allgather", own * 2, whole)
         result.move(all_reduce_bytes(gradients, layout.replicas), whole)
-        forward_s, backward_s = (
-            share * compute / steps
-            for share in (1 - backward_share(settings), backward_share(settings))
-        )
-        result.total = total
+        result.total = total = count * one + after
         beside, gathered, chunks = 1.0, 0.0, layout.interleave
         if settings.overlap_chunks:
             if chunks > 1:
@@ -150,10 +144,6 @@ def data_parallel(case: Case, own: float, compute: float) -> Communication:
     weights = gather_bytes(gathers * own * min(2, wire), inner.ranks)
     result.move(steps * (weights + gather_bytes(gradients, inner.ranks)), inner)
     result.total = steps * per_micro
-    forward_s, backward_s = (
-        share * compute / steps
-        for share in (1 - backward_share(settings), backward_share(settings))
-    )
     sharded = ShardedStep(units, steps, gather, scatter, forward_s, backward_s)
     result.exposed = sharded.exposed_s(gathers)
     if layout.data_strategy == "hsdp":
@@ -176,9 +166,9 @@ def model_parallel(case: Case, compute: float) -> Communication:
     steps = layout.accumulation
     own_part = case.sequence // layout.context
     activations = layout.micro_batch * own_part * shape.hidden * 2
+    calls = 6 if settings.checkpointing else 4
     if layout.tensor > 1:
         group = cluster.group(layout.tensor)
-        calls = 6 if settings.checkpointing else 4
         one = cluster.collective_s("allreduce", activations, group)
         result.total += steps * layers * calls * one
         if settings.overlap_tensor:
@@ -191,7 +181,6 @@ def model_parallel(case: Case, compute: float) -> Communication:
     if layout.expert > 1:
         group = cluster.group(layout.expert, layout.tensor)
         routed = activations * shape.experts_per_token / layout.tensor
-        calls = 6 if settings.checkpointing else 4
         result.total += steps * layers * calls * cluster.all_to_all_s(routed, group)
         moved = expert_parallel_layer_bytes(
             layout.micro_batch, own_part, shape.hidden, shape.experts_per_token, layout.expert

@@ -110,16 +110,9 @@ def _from_workload(path: str, workload: Workload) -> ModelInput:
             hint=f"known: {', '.join(known)}; tiny presets are for trials on CPUs",
         )
     shape = presets()[known[called]]
-    changed: dict[str, Any] = {
-        own: value
-        for own, value in (
-            ("layers", choice.layers),
-            ("hidden", choice.hidden),
-            ("heads", choice.heads),
-            ("vocab", choice.vocabulary),
-        )
-        if value is not None
-    }
+    sizes = {"layers": choice.layers, "hidden": choice.hidden, "heads": choice.heads}
+    sizes |= {"vocab": choice.vocabulary}
+    changed: dict[str, Any] = {own: value for own, value in sizes.items() if value is not None}
     if choice.family == "gpt2" and choice.hidden is not None:
         changed["ffn_hidden"] = 4 * choice.hidden
     if choice.heads is not None:

@@ -39,14 +39,9 @@ class PathType(IntEnum):
 
 BALANCED_TREE, SPLIT_TREE, TREE, RING, NVLS, COLLNET = 1, 2, 3, 4, 5, 6
 _PATTERNS = {
-    "balanced_tree": BALANCED_TREE,
-    "split_tree": SPLIT_TREE,
-    "tree": TREE,
-    "ring": RING,
-    "nvls": NVLS,
-    "collnet": COLLNET,
-    "collnet_direct": COLLNET,
-}
+    "balanced_tree": BALANCED_TREE, "split_tree": SPLIT_TREE, "tree": TREE, "ring": RING,
+    "nvls": NVLS, "collnet": COLLNET, "collnet_direct": COLLNET,
+}  # fmt: skip
 
 
 def _path_type(value: Any) -> Any:

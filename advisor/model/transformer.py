@@ -98,15 +98,8 @@ class ParameterCount:
     @property
     def total(self) -> int:
         """All parameters that exist: what memory and gradient traffic depend on."""
-        return (
-            self.token_embedding
-            + self.position_embedding
-            + self.attention
-            + self.mlp
-            + self.router
-            + self.norms
-            + self.output_head
-        )
+        ends = self.token_embedding + self.position_embedding + self.output_head
+        return ends + self.attention + self.mlp + self.router + self.norms
 
     @property
     def active(self) -> int:

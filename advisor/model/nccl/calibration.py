@@ -113,9 +113,8 @@ class Calibration(FileModel, allow_inf_nan=False):
         features = _features(prediction)
         factor = self.latency.get(features.algorithm)
         if factor is None:  # an algorithm that was not measured: the median of those that were
-            factor = sorted(self.latency.values(), key=lambda one: one.value)[
-                len(self.latency) // 2
-            ]
+            factors = sorted(self.latency.values(), key=lambda one: one.value)
+            factor = factors[len(factors) // 2]
         value, low, high = (
             getattr(self.floor_us, end) + getattr(factor, end) * features.latency_us
             for end in ("value", "low", "high")
@@ -173,12 +172,8 @@ def fit(
     times = np.array([row.time_us for row in measured])
     found = _least_squares(design, times)
     random = np.random.default_rng(0)
-    drawn = np.array(
-        [
-            _least_squares(design[pick], times[pick])
-            for pick in random.integers(0, len(times), (_RESAMPLINGS, len(times)))
-        ]
-    )
+    picks = random.integers(0, len(times), (_RESAMPLINGS, len(times)))
+    drawn = np.array([_least_squares(design[pick], times[pick]) for pick in picks])
     low, high = np.percentile(drawn, [5, 95], axis=0)
     interval = [
         Interval(value=round(float(v), 4), low=round(float(a), 4), high=round(float(b), 4))
@@ -218,9 +213,8 @@ def _features(prediction: Prediction) -> _Features:
 
 
 def _row(features: _Features, names: Sequence[str]) -> list[float]:
-    latencies = [
-        features.latency_us if name in (features.algorithm, "all") else 0.0 for name in names
-    ]
+    own = (features.algorithm, "all")
+    latencies = [features.latency_us if name in own else 0.0 for name in names]
     transfer = features.transfer_us
     return [1.0, transfer, transfer**MIDDLE_POWER, *latencies]
 

@@ -6,7 +6,9 @@ import json
 from functools import cache
 from importlib.resources import files
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
+
+from pydantic import BaseModel
 
 from advisor.errors import AdvisorError
 from advisor.model.nccl.names import ALGORITHMS, PROTOCOLS
@@ -14,11 +16,10 @@ from advisor.model.nccl.version import OLDEST, NcclVersion, format_version, pars
 from advisor.model.topology import Topology
 
 Table = tuple[tuple[float, ...], ...]
-LINKS = ("nvlink", "pci", "net")
 _NCCL, _RCCL = "constants.json", "rccl.json"
 
 
-class Constants(NamedTuple):
+class Constants(BaseModel, frozen=True):
     """Latencies in microseconds and bandwidths in GB/s of one release.
 
     Tables of bandwidth are indexed [compute capability row][node column]; `source` names the
@@ -31,19 +32,19 @@ class Constants(NamedTuple):
     source: str
     base_latency_us: Table
     hardware_latency_us: dict[str, Table]
-    ll_max_gbps: Table
-    ring_ll128_gbps: Table
-    tree_ll128_gbps: Table
-    ll128_per_function_gbps: dict[str, float]
-    tree_gbps: Table
-    nvlstree_gbps: Table
-    nvls_efficiency: tuple[float, ...]
+    ll_max_gbps: Table = ()
+    ring_ll128_gbps: Table = ()
+    tree_ll128_gbps: Table = ()
+    ll128_per_function_gbps: dict[str, float] = {}
+    tree_gbps: Table = ()
+    nvlstree_gbps: Table = ()
+    nvls_efficiency: tuple[float, ...] = ()
     tree_correction: dict[str, tuple[float, ...]]
-    ring_correction: dict[str, tuple[float, ...]]
-    bandwidth_ratio: tuple[Table, ...]
-    rooted_ll_ratio: float
-    rules: _Rules | None
-    msccl_mib: int
+    ring_correction: dict[str, tuple[float, ...]] = {}
+    bandwidth_ratio: tuple[Table, ...] = ()
+    rooted_ll_ratio: float = 1.0
+    rules: _Rules | None = None
+    msccl_mib: int = 0
     note: str
 
     def base(self, algorithm: str, protocol: str) -> float:
@@ -61,25 +62,15 @@ def _cell(table: Table, algorithm: str, protocol: str) -> float:
     return table[row][PROTOCOLS.index(protocol)] if row < len(table) else 0.0
 
 
-def _by_protocol(factors: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
-    return {protocol: tuple(factors[protocol]) for protocol in factors}
-
-
-def _rows(table: list[list[float]]) -> Table:
-    return tuple(tuple(float(value) for value in row) for row in table)
-
-
 @cache
 def _releases(file: str) -> tuple[tuple[NcclVersion, str, dict[str, Any]], ...]:
     text = files("advisor.model.nccl").joinpath(file).read_text(encoding="utf-8")
     merged: dict[str, Any] = {}
     releases = []
     for entry in json.loads(text)["releases"]:
-        merged = {
-            key: value for key, value in merged.items() if key not in entry.get("removed", ())
-        }
-        merged = {**merged, **entry["changed"]}
-        merged |= {"rocm": entry.get("rocm"), "note": entry.get("note", "")}
+        kept = {key: merged[key] for key in merged if key not in entry.get("removed", ())}
+        own = {"rocm": entry.get("rocm"), "note": entry.get("note", "")}
+        merged = {**kept, **entry["changed"], **own}
         releases.append((parse_version(entry["version"]), entry["source"], merged))
     return tuple(releases)
 
@@ -94,7 +85,7 @@ def _rccl(version: NcclVersion) -> Constants:
     known = _releases(_RCCL)
     for at, source, data in known:
         if at == version:
-            return _constants(at, source, data)
+            return Constants(version=at, source=source, **data)
     named = ", ".join(f"{format_version(at)} (ROCm {data['rocm']})" for at, _, data in known)
     raise AdvisorError(
         f"the cost model does not cover RCCL {format_version(version)}", hint=f"covered: {named}"
@@ -120,35 +111,12 @@ def constants_for(version: NcclVersion, library: str = "nccl") -> Constants:
     minor = [release for release in known if release[0][:2] == version[:2]]
     not_after = [release for release in known if release[0] <= version]
     at, source, data = ([r for r in minor if r in not_after] or minor[:1] or not_after)[-1]
-    return _constants(at, source, data)
+    return Constants(version=at, source=source, **data)
 
 
 def newest() -> NcclVersion:
     """The newest release of NCCL whose source was read."""
     return _releases(_NCCL)[-1][0]
-
-
-def _constants(at: NcclVersion, source: str, data: dict[str, Any]) -> Constants:
-    return Constants(
-        version=at,
-        source=source,
-        base_latency_us=_rows(data["base_latency_us"]),
-        hardware_latency_us={link: _rows(data["hardware_latency_us"][link]) for link in LINKS},
-        ll_max_gbps=_rows(data.get("ll_max_gbps", [])),
-        ring_ll128_gbps=_rows(data.get("ring_ll128_gbps", [])),
-        tree_ll128_gbps=_rows(data.get("tree_ll128_gbps", [])),
-        ll128_per_function_gbps=dict(data.get("ll128_per_function_gbps", {})),
-        tree_gbps=_rows(data.get("tree_gbps", [])),
-        nvlstree_gbps=_rows(data.get("nvlstree_gbps", [])),
-        nvls_efficiency=tuple(data.get("nvls_efficiency", ())),
-        tree_correction=_by_protocol(data["tree_correction"]),
-        ring_correction=_by_protocol(data.get("ring_correction", {})),
-        bandwidth_ratio=tuple(_rows(table) for table in data.get("bandwidth_ratio", ())),
-        rooted_ll_ratio=float(data.get("rooted_ll_ratio", 1.0)),
-        rules=_Rules(**data["rules"]) if "rules" in data else None,
-        msccl_mib=data.get("msccl_mib", 0),
-        note=data["note"],
-    )
 
 
 # What RCCL does with its table's choice from 2.23 on: other protocols by size, sends of its own.
@@ -157,7 +125,7 @@ def _constants(at: NcclVersion, source: str, data: dict[str, Any]) -> Constants:
 _STRETCH = 3.8  # of AllReduce's LL128 on more than two nodes
 
 
-class _Rules(NamedTuple):
+class _Rules(BaseModel, frozen=True):
     """Of one release, by function and protocol; bytes are per rank, those of AllReduce in all."""
 
     protocol_bytes: dict[str, dict[str, list[int]]]

@@ -206,12 +206,9 @@ def _time_us(
 ) -> float:
     """Time of a call of `total_bytes`; `pipe_ops` is how many calls a channel has in a group."""
     bandwidth *= _correction(cell, total_bytes)
-    plateau = cell.topology.nodes > 1 and cell.topology.library == "nccl"
-    if plateau and (cell.algorithm, cell.protocol, cell.function) == (
-        "Ring",
-        "Simple",
-        "AllReduce",
-    ):
+    call = (cell.algorithm, cell.protocol, cell.function)
+    across = cell.topology.nodes > 1 and cell.topology.library == "nccl"
+    if across and call == ("Ring", "Simple", "AllReduce"):
         latency *= _plateau(cell, total_bytes)
     count = pipe_ops if cell.algorithm == "Ring" else ceil(pipe_ops / _BATCH_COLLECTIVES)
     return latency * count + total_bytes / (1000 * bandwidth)
@@ -225,10 +222,8 @@ def _correction(cell: Cell, total_bytes: int) -> float:
     if cell.topology.library == "rccl":
         if cell.algorithm == "Ring" and cell.topology.nodes == 1:
             return 1.0
-        constants = cell.constants
-        factors = (
-            constants.tree_correction if cell.algorithm == "Tree" else constants.ring_correction
-        )
+        own = cell.constants
+        factors = own.tree_correction if cell.algorithm == "Tree" else own.ring_correction
         return factors[cell.protocol][min(floor_log2(total_bytes >> 6), 26)]
     limit = 0
     if cell.algorithm == "Tree" and cell.function == "AllReduce":

@@ -11,29 +11,15 @@ from collections.abc import Mapping
 
 _NUMBER = r"(?i:\b(?:cuda|hip)(?: runtime| execution)?(?: failed with)? ?error(?:_t)? ?\(?)"
 SIGNS = (
-    "cudaError",
-    "hipError",
-    "uda error",
-    "UDA error",
-    "uda runtime error",
-    "failed with error",
-    "CUDA_ERROR_",
-    "HIP_ERROR_",
-)
+    "cudaError", "hipError", "uda error", "UDA error", "uda runtime error", "failed with error",
+    "CUDA_ERROR_", "HIP_ERROR_",
+)  # fmt: skip
 # Where the driver's calls name an error otherwise than the runtime's.
 _OF_DRIVER = {
-    2: "OUT_OF_MEMORY",
-    3: "NOT_INITIALIZED",
-    4: "DEINITIALIZED",
-    46: "DEVICE_UNAVAILABLE",
-    98: "INVALID_IMAGE",
-    101: "INVALID_DEVICE",
-    209: "NO_BINARY_FOR_GPU",
-    214: "ECC_UNCORRECTABLE",
-    216: "CONTEXT_ALREADY_IN_USE",
-    500: "NOT_FOUND",
-    719: "LAUNCH_FAILED",
-}
+    2: "OUT_OF_MEMORY", 3: "NOT_INITIALIZED", 4: "DEINITIALIZED", 46: "DEVICE_UNAVAILABLE",
+    98: "INVALID_IMAGE", 101: "INVALID_DEVICE", 209: "NO_BINARY_FOR_GPU", 214: "ECC_UNCORRECTABLE",
+    216: "CONTEXT_ALREADY_IN_USE", 500: "NOT_FOUND", 719: "LAUNCH_FAILED",
+}  # fmt: skip
 
 
 def returned(errors: Mapping[int, str]) -> str:

@@ -9,6 +9,7 @@ would not dare to (the default rule applies only while NCCL_PROTO says nothing).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 
 from advisor.errors import AdvisorError
 from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS, algorithms, legal
@@ -67,17 +68,12 @@ def left_without(algo: Selection, proto: Selection, version: NcclVersion) -> lis
     """
     if version < PER_FUNCTION_SINCE:
         return []
-    return [
+    left = {
         function
-        for function in FUNCTIONS
-        if not any(
-            legal(function, a, p, version)
-            and algo.allows(function, a)
-            and proto.allows(function, p)
-            for a in algorithms(version)
-            for p in PROTOCOLS
-        )
-    ]
+        for function, a, p in product(FUNCTIONS, algorithms(version), PROTOCOLS)
+        if legal(function, a, p, version) and algo.allows(function, a) and proto.allows(function, p)
+    }
+    return [function for function in FUNCTIONS if function not in left]
 
 
 def _parse(

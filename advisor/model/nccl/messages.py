@@ -70,17 +70,9 @@ class Message(FileModel):
     id: str = Field(pattern=r"^[a-z0-9-]+$")
     pattern: str | None = None
     effect: Literal[
-        "dies",
-        "raised",
-        "reported",
-        "waits",
-        "degrades",
-        "unlisted",
-        "ended",
-        "follows",
-        "explains",
-        "probable",
-    ]
+        "dies", "raised", "reported", "waits", "degrades", "unlisted", "ended", "follows",
+        "explains", "probable",
+    ]  # fmt: skip
     cause: str = Field(min_length=10, max_length=110)
     fix: str = Field(min_length=10, max_length=220)
     source: str = Field(pattern=r"^https://")

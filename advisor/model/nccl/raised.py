@@ -17,17 +17,9 @@ from advisor.model.nccl.messages import EXCEPTION, exceptions_by_words, messages
 _ASKED_TO_END = re.compile(r"(?:KeyboardInterrupt|SystemExit|\S{0,80}SignalException)\b")
 _STOPPED = "stopped"
 # Classes that tell less than the part of a library that raises them.
-_VAGUE = frozenset(
-    (
-        None,
-        EXCEPTION,
-        "value-refused",
-        "assertion",
-        "not-implemented",
-        "system-call",
-        "import-fails",
-    )
-)
+_VAGUE = (
+    None, EXCEPTION, "value-refused", "assertion", "not-implemented", "system-call", "import-fails",
+)  # fmt: skip
 
 
 def named_raised(text: str, calls: str, message: str | None) -> str:

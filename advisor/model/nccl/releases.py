@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from pydantic import field_validator, model_validator
+from typing import Annotated
+
+from pydantic import AfterValidator, model_validator
 
 from advisor.config.loader import FileModel
 from advisor.model.nccl.version import NcclVersion, parse_version
 
 
+def _valid_release(value: str) -> str:
+    parse_version(value)
+    return value
+
+
+Release = Annotated[str, AfterValidator(_valid_release)]
+
+
 class Releases(FileModel):
     """From ``since`` on, to the last one ``before``; None: no bound on that side."""
 
-    since: str | None = None
-    before: str | None = None
-
-    @field_validator("since", "before")
-    @classmethod
-    def _is_release(cls, value: str | None) -> str | None:
-        if value is not None:
-            parse_version(value)
-        return value
+    since: Release | None = None
+    before: Release | None = None
 
     @model_validator(mode="after")
     def _is_range(self) -> Releases:
         if self.since is None and self.before is None:
             raise ValueError("give since, before or both")
-        if (
-            self.since is not None
-            and self.before is not None
-            and parse_version(self.since) >= parse_version(self.before)
-        ):
+        if self.since and self.before and parse_version(self.since) >= parse_version(self.before):
             raise ValueError("since must be older than before")
         return self
 

@@ -58,13 +58,14 @@ def rank_settings(
     """
     if not calls:
         raise AdvisorError("no calls to rank settings for")
-    default, broken = _time(topology, version, calls, None, None, calibration)
-    rows = [_row("", "", default, default, broken)]
-    for variable, value in settings or _candidates(version, calls):
+    default, rows = None, []
+    for variable, value in [("", ""), *(settings or _candidates(version, calls))]:
         algo = value if variable == "NCCL_ALGO" else None
         proto = value if variable == "NCCL_PROTO" else None
         time, broken = _time(topology, version, calls, algo, proto, calibration)
-        rows.append(_row(variable, value, time, default, broken))
+        default = default if variable else time
+        share = time / default - 1 if time is not None and default else None
+        rows.append(SettingCost(variable, value, time, share, broken))
     return sorted(rows, key=lambda row: (row.time_us is None, row.time_us or 0.0))
 
 
@@ -78,13 +79,6 @@ def forces_ll128(variable: str, value: str, version: NcclVersion) -> bool:
         return False
     selection = parse_protocols(value, version)
     return any("LL128" in (selection.names(function) or ()) for function in FUNCTIONS)
-
-
-def _row(
-    variable: str, value: str, time: float | None, default: float | None, broken: tuple[str, ...]
-) -> SettingCost:
-    share = time / default - 1 if time is not None and default else None
-    return SettingCost(variable, value, time, share, broken)
 
 
 def _candidates(version: NcclVersion, calls: Sequence[Call]) -> list[tuple[str, str]]:

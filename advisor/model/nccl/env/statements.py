@@ -11,20 +11,12 @@ from pydantic import AfterValidator
 
 from advisor.config.loader import FileModel, load_model
 from advisor.model.nccl.env.issue import Effect, EnvIssue, Severity
-from advisor.model.nccl.version import parse_version
+from advisor.model.nccl.releases import Release
 
 
 def _valid_pattern(value: str) -> str:
     re.compile(value)
     return value
-
-
-def _valid_release(value: str) -> str:
-    parse_version(value)
-    return value
-
-
-Release = Annotated[str, AfterValidator(_valid_release)]
 
 
 class Remark(FileModel):

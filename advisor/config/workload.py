@@ -95,6 +95,11 @@ class Workload(FileModel):
             raise ValueError("compute: emulated needs a section 'emulated' with the layers' times")
         return self
 
+    @property
+    def tokens_per_rank(self) -> int:
+        """Tokens of a step on one of the ranks that train on different data."""
+        return self.micro_batch * self.sequence_length * self.gradient_accumulation
+
     def to_json(self) -> dict[str, Any]:
         """Every setting, to be validated again: no accumulation where global_batch gives it."""
         follows = self.global_batch is not None

@@ -14,6 +14,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -79,45 +80,24 @@ def _rounds(count: int) -> list[list[tuple[int, int]]]:
     return [even, odd, two, *([(b, a) for a, b in chosen] for chosen in (even, odd, two))]
 
 
-def operations(
-    device: torch.device, world_size: int
-) -> dict[str, Callable[[int], Callable[[], Any]]]:
-    """Per operation: bytes (as nccl-tests counts them) -> a call that runs it once."""
+# By operation the call: of a whole buffer, a rank's part of one, the parts of all, and their like.
+_CALLS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], Any]] = {
+    "all_reduce": lambda whole, _part, _parts, _like: dist.all_reduce(whole),
+    "all_gather": lambda _, part, parts, _like: dist.all_gather_into_tensor(parts, part),
+    "reduce_scatter": lambda _, part, parts, _like: dist.reduce_scatter_tensor(part, parts),
+    "all_to_all": lambda _, _part, parts, like: dist.all_to_all_single(like, parts),
+    "broadcast": lambda whole, _part, _parts, _like: dist.broadcast(whole, 0),
+}
 
-    def buffer(size: int) -> torch.Tensor:
-        return torch.ones(max(size // 4, 1), dtype=torch.float32, device=device)
 
-    def all_reduce(size: int) -> Callable[[], Any]:
-        data = buffer(size)
-        return lambda: dist.all_reduce(data)
-
-    def all_gather(size: int) -> Callable[[], Any]:
-        part = buffer(size // world_size)
-        whole = torch.empty(part.numel() * world_size, device=device)
-        return lambda: dist.all_gather_into_tensor(whole, part)
-
-    def reduce_scatter(size: int) -> Callable[[], Any]:
-        part = buffer(size // world_size)
-        whole = torch.ones(part.numel() * world_size, device=device)
-        return lambda: dist.reduce_scatter_tensor(part, whole)
-
-    def all_to_all(size: int) -> Callable[[], Any]:
-        part = buffer(size // world_size)
-        source = torch.ones(part.numel() * world_size, device=device)
-        target = torch.empty_like(source)
-        return lambda: dist.all_to_all_single(target, source)
-
-    def broadcast(size: int) -> Callable[[], Any]:
-        data = buffer(size)
-        return lambda: dist.broadcast(data, 0)
-
-    return {
-        "all_reduce": all_reduce,
-        "all_gather": all_gather,
-        "reduce_scatter": reduce_scatter,
-        "all_to_all": all_to_all,
-        "broadcast": broadcast,
-    }
+def _prepared(op: str, size: int, device: torch.device, world_size: int) -> Callable[[], Any]:
+    """A call that runs ``op`` once on ``size`` bytes, as nccl-tests counts them."""
+    whole, part = (
+        torch.ones(max(of // 4, 1), dtype=torch.float32, device=device)
+        for of in (size, size // world_size)
+    )
+    parts = torch.ones(part.numel() * world_size, device=device)
+    return partial(_CALLS[op], whole, part, parts, torch.empty_like(parts))
 
 
 def run(path: Path, device: torch.device) -> None:
@@ -126,9 +106,9 @@ def run(path: Path, device: torch.device) -> None:
     hosts: list[Any] = [None] * world_size
     dist.all_gather_object(hosts, os.environ.get("ADVISOR_HOST") or platform.node())
     collectives = []
-    for op, prepare in operations(device, world_size).items():
+    for op in _CALLS:
         for size in SIZES_BYTES:
-            times = _time(prepare(size), device)
+            times = _time(_prepared(op, size, device, world_size), device)
             collectives.append({"op": op, "ranks": world_size, "bytes": size, "times_us": times})
     pairs = list(_pairs(rank, device, hosts))
     gathered: list[Any] = [None] * world_size

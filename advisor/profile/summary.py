@@ -79,10 +79,7 @@ def _overhead(timed: list[int], profiled: list[int]) -> float | None:
 
 
 def _tokens(workload: Workload, finished: list[dict[str, Any]]) -> int | None:
-    if not finished:
-        return None
-    per_rank = workload.micro_batch * workload.sequence_length * workload.gradient_accumulation
-    return per_rank * int(finished[0]["data_ranks"])
+    return workload.tokens_per_rank * int(finished[0]["data_ranks"]) if finished else None
 
 
 def _rate(tokens: int | None, samples_ns: list[int]) -> float | None:

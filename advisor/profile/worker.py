@@ -126,12 +126,7 @@ def _race(job: Job, rank: int, stop_above_ns_per_token: float | None) -> Race | 
     if stop_above_ns_per_token is None:
         return None
     workload = job.workload
-    tokens = (
-        workload.micro_batch
-        * workload.sequence_length
-        * workload.gradient_accumulation
-        * job.data_ranks
-    )
+    tokens = workload.tokens_per_rank * job.data_ranks
     store: Store = (
         dist.PrefixStore("advisor-race", dist.distributed_c10d._get_default_store())
         if dist.is_initialized()

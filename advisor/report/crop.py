@@ -141,23 +141,12 @@ def _spans(
     offsets: dict[int, int],
     most_marks: int,
 ) -> list[Row]:
-    crops = [aligned_window(window, rank, offsets) for rank in ranks]
+    starts, ends = zip(*(aligned_window(window, rank, offsets) for rank in ranks), strict=True)
     tolerance = (window.end_ns - window.start_ns) // 1000
     found: list[Row] = []
     while tolerance < window.end_ns - window.start_ns:
-        found = rows(
-            store,
-            _SQL,
-            [
-                ranks,
-                [start for start, _ in crops],
-                [end for _, end in crops],
-                window.call_ids,
-                run,
-                run,
-                tolerance,
-            ],
-        )
+        given = [ranks, list(starts), list(ends), window.call_ids, run, run, tolerance]
+        found = rows(store, _SQL, given)
         if len(found) <= most_marks:
             break
         tolerance = max(2 * tolerance, 1)

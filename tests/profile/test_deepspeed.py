@@ -74,7 +74,7 @@ def test_without_the_package_the_refusal_says_how_to_install_it(
 ) -> None:
     monkeypatch.setattr(deepspeed_zero.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(AdvisorError) as refused:
-        strategies.check(Workload.model_validate({"strategy": f"deepspeed-zero{stage}"}))
+        strategies.prepare(Workload.model_validate({"strategy": f"deepspeed-zero{stage}"}))
     assert "pip install 'nccl-advisor[deepspeed]'" in str(refused.value)
 
 

@@ -306,7 +306,7 @@ def test_every_strategy_is_proven() -> None:
 )  # fmt: skip
 def test_refusals_name_both_settings(settings: dict[str, Any], said: list[str]) -> None:
     with pytest.raises(AdvisorError) as refused:
-        strategies.check(Workload.model_validate(settings))
+        strategies.prepare(Workload.model_validate(settings))
     for part in said:
         assert part in str(refused.value)
 

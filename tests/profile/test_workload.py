@@ -141,7 +141,7 @@ def test_shipped_workloads_can_run(path: Path) -> None:
     workload = load_workload(path)
     for name in workload.strategy.split(","):
         ranks = 1 if name == "single" else workload.world_size
-        strategies.check(workload.model_copy(update={"strategy": name, "world_size": ranks}))
+        strategies.prepare(workload.model_copy(update={"strategy": name, "world_size": ranks}))
 
 
 def test_the_published_study_is_its_setting() -> None:

@@ -8,7 +8,7 @@ hidden], every layer maps activations to activations, ``head`` turns them into l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import nn
@@ -32,6 +32,33 @@ class Decoder(nn.Module):
         for layer in self.layers:
             activations = layer(activations)
         return activations if self.head is None else self.head(activations)
+
+
+class Layer(nn.Module):
+    """Pre-norm attention and MLP, each added to the residual stream."""
+
+    def __init__(self, norm: Callable[[], nn.Module], attention: nn.Module, mlp: nn.Module) -> None:
+        super().__init__()
+        self.attention_norm, self.attention = norm(), attention
+        self.mlp_norm, self.mlp = norm(), mlp
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[batch, sequence, hidden] to the same."""
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class Head(nn.Module):
+    """Final norm and the projection to the vocabulary."""
+
+    def __init__(self, norm: nn.Module, hidden: int, vocabulary: int) -> None:
+        super().__init__()
+        self.norm = norm
+        self.vocabulary = nn.Linear(hidden, vocabulary, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[batch, sequence, hidden] to logits [batch, sequence, vocabulary]."""
+        return self.vocabulary(self.norm(x))
 
 
 def next_token_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from advisor.config.workload import Emulated
 from advisor.profile.emulate import EmulatedLayer, set_precise_timers
-from advisor.profile.models.decoder import Decoder
+from advisor.profile.models.decoder import Decoder, Head
 
 _HIDDEN = 64
 _VOCABULARY = 64
@@ -41,18 +40,6 @@ def shape_of(settings: Emulated) -> Shape:
     )
 
 
-class Head(nn.Module):
-    """Projection to the vocabulary."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.vocabulary = nn.Linear(shape.hidden, shape.vocabulary, bias=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[batch, sequence, hidden] to logits."""
-        return self.vocabulary(x)
-
-
 def build(shape: Shape) -> Decoder:
     """Embedding, emulated layers, head."""
     set_precise_timers()
@@ -62,4 +49,5 @@ def build(shape: Shape) -> Decoder:
         )
         for _ in range(shape.layers)
     ]
-    return Decoder(nn.Embedding(shape.vocabulary, shape.hidden), layers, Head(shape))
+    embedding = nn.Embedding(shape.vocabulary, shape.hidden)
+    return Decoder(embedding, layers, Head(nn.Identity(), shape.hidden, shape.vocabulary))

@@ -13,12 +13,13 @@ print is not these shapes: its tail is that of GPT-2 small's 124,439,808.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from advisor.profile.models.decoder import Decoder
+from advisor.profile.models.decoder import Decoder, Head, Layer
 
 
 @dataclass(frozen=True)
@@ -97,41 +98,14 @@ class Mlp(nn.Module):
         return self.down(functional.gelu(self.up(x), approximate="tanh"))
 
 
-class Layer(nn.Module):
-    """Pre-norm attention and MLP, each added to the residual stream."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(shape.hidden)
-        self.attention = Attention(shape)
-        self.mlp_norm = nn.LayerNorm(shape.hidden)
-        self.mlp = Mlp(shape)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[batch, sequence, hidden] to the same."""
-        x = x + self.attention(self.attention_norm(x))
-        return x + self.mlp(self.mlp_norm(x))
-
-
-class Head(nn.Module):
-    """Final norm and the projection to the vocabulary, whose weight is the token embedding's."""
-
-    def __init__(self, shape: Shape, weight: nn.Parameter) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(shape.hidden)
-        self.vocabulary = nn.Linear(shape.hidden, shape.vocabulary, bias=False)
-        self.vocabulary.weight = weight
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[batch, sequence, hidden] to logits [batch, sequence, vocabulary]."""
-        return self.vocabulary(self.norm(x))
-
-
 def build(shape: Shape) -> Decoder:
-    """A GPT-2 with freshly drawn weights, on torch's default device."""
+    """A GPT-2 with freshly drawn weights, on torch's default device; the head's are the tokens'."""
     embedding = Embedding(shape)
-    head = Head(shape, embedding.tokens.weight)
-    model = Decoder(embedding, [Layer(shape) for _ in range(shape.layers)], head)
+    norm = partial(nn.LayerNorm, shape.hidden)
+    head = Head(norm(), shape.hidden, shape.vocabulary)
+    head.vocabulary.weight = embedding.tokens.weight
+    layers = [Layer(norm, Attention(shape), Mlp(shape)) for _ in range(shape.layers)]
+    model = Decoder(embedding, layers, head)
     _initialise(model, shape)
     return model
 

@@ -11,14 +11,16 @@ embedding.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from advisor.profile.models.decoder import Decoder
+from advisor.profile.models.decoder import Decoder, Head, Layer
 
 
 @dataclass(frozen=True)
@@ -110,22 +112,6 @@ class Mlp(nn.Module):
         return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
-class Layer(nn.Module):
-    """Pre-norm attention and MLP, each added to the residual stream."""
-
-    def __init__(self, shape: Shape, mlp: nn.Module) -> None:
-        super().__init__()
-        self.attention_norm = nn.RMSNorm(shape.hidden, eps=shape.norm_epsilon)
-        self.attention = Attention(shape)
-        self.mlp_norm = nn.RMSNorm(shape.hidden, eps=shape.norm_epsilon)
-        self.mlp = mlp
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[batch, sequence, hidden] to the same."""
-        x = x + self.attention(self.attention_norm(x))
-        return x + self.mlp(self.mlp_norm(x))
-
-
 class Embedding(nn.Module):
     """Token embedding; positions enter in the attention."""
 
@@ -138,27 +124,16 @@ class Embedding(nn.Module):
         return self.tokens(tokens)
 
 
-class Head(nn.Module):
-    """Final norm and the projection to the vocabulary."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.norm = nn.RMSNorm(shape.hidden, eps=shape.norm_epsilon)
-        self.vocabulary = nn.Linear(shape.hidden, shape.vocabulary, bias=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[batch, sequence, hidden] to logits [batch, sequence, vocabulary]."""
-        return self.vocabulary(self.norm(x))
-
-
 def build(shape: Shape) -> Decoder:
     """A LLaMA with freshly drawn weights, on torch's default device."""
-    return assemble(shape, [Layer(shape, Mlp(shape)) for _ in range(shape.layers)])
+    return assemble(shape, Mlp)
 
 
-def assemble(shape: Shape, layers: list[Layer]) -> Decoder:
-    """Embedding and head around ``layers``, weights drawn."""
-    embedding, head = Embedding(shape), Head(shape)
+def assemble(shape: Shape, mlp: Callable[[Any], nn.Module]) -> Decoder:
+    """A LLaMA whose layers have an ``mlp`` of the shape, weights drawn."""
+    norm = partial(nn.RMSNorm, shape.hidden, eps=shape.norm_epsilon)
+    layers = [Layer(norm, Attention(shape), mlp(shape)) for _ in range(shape.layers)]
+    embedding, head = Embedding(shape), Head(norm(), shape.hidden, shape.vocabulary)
     if shape.is_tied:
         head.vocabulary.weight = embedding.tokens.weight
     model = Decoder(embedding, layers, head)

@@ -118,8 +118,7 @@ def balance_loss(probabilities: torch.Tensor, counts: torch.Tensor) -> torch.Ten
 
 def build(shape: Shape) -> Decoder:
     """A mixture of experts with freshly drawn weights, on torch's default device."""
-    layers = [llama.Layer(shape, SparseMlp(shape)) for _ in range(shape.layers)]
-    model = llama.assemble(shape, layers)
+    model = llama.assemble(shape, SparseMlp)
     for module in model.modules():
         if isinstance(module, Experts):
             for weight in module.parameters():

@@ -123,11 +123,6 @@ def prepare(workload: Workload) -> tuple[Workload, Degrees]:
     return workload, degrees
 
 
-def check(workload: Workload) -> None:
-    """As :func:`prepare`, for its refusals only."""
-    prepare(workload)
-
-
 def apply(job: Job) -> None:
     """Apply the workload's strategy to a job, in the order explained above."""
     for part in cut(job):

@@ -103,6 +103,15 @@ class Job:
         return list(seen.values())
 
 
+def alone(name: str, **degrees: int) -> list[str]:
+    """What a strategy that wraps the model whole cannot be joined with: ``degrees`` above one."""
+    return [
+        f"strategy {name} and {setting} {size}: use fsdp2, which composes"
+        for setting, size in degrees.items()
+        if size > 1
+    ]
+
+
 def default_optimizer(job: Job) -> torch.optim.Optimizer:
     """The workload's optimizer with its learning rate and torch's other defaults.
 

@@ -18,7 +18,7 @@ from torch.distributed import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 
 from advisor.profile.strategies import ddp
-from advisor.profile.strategies.base import Case, Job
+from advisor.profile.strategies.base import Job
 from advisor.profile.strategies.ddp_hooks import apply_with_hook
 
 KIND = "data"
@@ -36,9 +36,8 @@ class _InTurn:
     last: _Future | None = None
 
 
-def checks(case: Case) -> list[str]:
-    """As DDP; its error feedback cannot be told from accumulated gradients in a pipeline."""
-    return ddp.checks(case)
+# Its error feedback cannot be told from accumulated gradients in a pipeline.
+checks = ddp.checks
 
 
 def apply(job: Job) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from advisor.profile.strategies.base import OPTIMIZERS, Case, Job
+from advisor.profile.strategies.base import OPTIMIZERS, Case, Job, alone
 
 EXTRA = "pip install 'nccl-advisor[deepspeed]'"
 
@@ -28,9 +28,7 @@ def checks(case: Case, *, stage: int) -> list[str]:
     problems = []
     if importlib.util.find_spec("deepspeed") is None:
         problems.append(f"strategy {name} needs the package deepspeed, which is missing: {EXTRA}")
-    for size, setting in ((degrees.pipeline, "pp"), (degrees.tensor, "tp"), (degrees.expert, "ep")):
-        if size > 1:
-            problems.append(f"strategy {name} and {setting} {size}: use fsdp2, which composes")
+    problems += alone(name, pp=degrees.pipeline, tp=degrees.tensor, ep=degrees.expert)
     if workload.precision != "fp32":
         problems.append(f"strategy {name} and precision {workload.precision}: fp32 only")
     if stage == 1 and workload.sync_every_micro_batch and workload.gradient_accumulation > 1:

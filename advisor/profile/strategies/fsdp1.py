@@ -9,18 +9,15 @@ from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, Sha
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
 from advisor.config.workload import Workload
-from advisor.profile.strategies.base import Case, Job, layers_of
+from advisor.profile.strategies.base import Case, Job, alone, layers_of
 
 KIND = "data"
 
 
 def checks(case: Case, **_: object) -> list[str]:
     """FSDP1 wraps every layer by itself and knows neither DTensors nor pipelines nor experts."""
-    problems = []
     name, degrees, workload = case.names[-1], case.degrees, case.workload
-    for size, setting in ((degrees.tensor, "tp"), (degrees.pipeline, "pp"), (degrees.expert, "ep")):
-        if size > 1:
-            problems.append(f"strategy {name} and {setting} {size}: use fsdp2, which composes")
+    problems = alone(name, tp=degrees.tensor, pp=degrees.pipeline, ep=degrees.expert)
     if workload.wrap_layers != 1:
         problems.append(
             f"strategy {name} and wrap_layers {workload.wrap_layers}: only fsdp2 groups layers"

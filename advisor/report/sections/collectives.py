@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from advisor.config.hardware import find_device
 from advisor.messages import on_page
@@ -240,16 +241,8 @@ def _fitted(store: Store, run: str, op: str, size: int | None) -> Fit | None:
     factor = bus_factor(op, size)
     if not found or factor is None:
         return None
-    row = found[0]
-    return Fit(
-        row["alpha_ns"],
-        row["beta_ns_per_byte"],
-        row["k"],
-        row["m"],
-        factor,
-        row["n_star_bytes"],
-        row["largest_bytes"] or 0,
-    )
+    fitted = itemgetter("alpha_ns", "beta_ns_per_byte", "k", "m")(found[0])
+    return Fit(*fitted, factor, found[0]["n_star_bytes"], found[0]["largest_bytes"] or 0)
 
 
 def _ceiling_of(store: Store, run: str, op: str, size: int | None) -> tuple[float | None, str]:

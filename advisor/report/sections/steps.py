@@ -103,29 +103,21 @@ def _subject(ranks: Sequence[Parts]) -> str:
 
 def _title(ranks: Sequence[Parts], subject: str, per_step: str) -> str:
     """What takes most of the steps, and how it differs between ranks."""
-    found = _OfRanks(ranks, _SUBJECTS[subject])
+    ns = _SUBJECTS[subject]
     little = max((row.exposed_ns / row.window_ns for row in ranks), default=0.0) < _LITTLE
     if subject in ("wait", "exposed") and little:
         return on_page("all-compute")
+    # In the order of the bars: ranks' steps differ too.
+    least, *_, most = sorted((ns(row), row.of) for row in ranks)
     if subject == "wait":
-        return on_page("waits-differ", most=found.ns[-1], least=found.ns[0], per_step=per_step)
-    return on_page(f"{subject}-takes", range=found.range(per_step))
-
-
-class _OfRanks:
-    """One kind of time on every rank, ordered by ns as the bars are: ranks' steps differ too."""
-
-    def __init__(self, ranks: Sequence[Parts], ns: Callable[[Parts], float]) -> None:
-        self.ns = sorted((ns(row), row.of) for row in ranks)
-        self.shares = [ns(row) / row.window_ns for row in ranks]
-        self.most = max(self.shares)
-
-    def range(self, per_step: str) -> str:
-        """'3 ms (rank 0) to 40 ms (rank 7) per step', or one share where all are alike."""
-        if self.most - min(self.shares) < _LITTLE:
-            mean = sum(self.shares) / len(self.shares)
-            return on_page("alike-on-ranks", share=mean, per_step=per_step)
-        return on_page("range-of-ranks", low=self.ns[0], high=self.ns[-1], per_step=per_step)
+        return on_page("waits-differ", most=most, least=least, per_step=per_step)
+    shares = [ns(row) / row.window_ns for row in ranks]
+    if max(shares) - min(shares) < _LITTLE:
+        mean = sum(shares) / len(shares)
+        span = on_page("alike-on-ranks", share=mean, per_step=per_step)
+    else:
+        span = on_page("range-of-ranks", low=least, high=most, per_step=per_step)
+    return on_page(f"{subject}-takes", range=span)
 
 
 _SUBJECTS: Mapping[str, Callable[[Parts], float]] = {

@@ -17,13 +17,8 @@ from advisor.store.store import Store
 # Causes of a sweep's verdict: its page is about the sweep, not about the baseline's findings.
 # INCONCLUSIVE: no alternative ran to its end, too little of the present settings did, or what won
 # was never confirmed.
-WON, KEPT, MODELLED, INCONCLUSIVE = (
-    "sweep-won",
-    "sweep-kept",
-    "sweep-modelled",
-    "sweep-inconclusive",
-)
-WON_EMULATED = "sweep-won-emulated"
+WON, KEPT, WON_EMULATED = "sweep-won", "sweep-kept", "sweep-won-emulated"
+MODELLED, INCONCLUSIVE = "sweep-modelled", "sweep-inconclusive"
 CAUSES = (WON, WON_EMULATED, KEPT, MODELLED, INCONCLUSIVE)
 
 

@@ -16,9 +16,8 @@ from advisor.model.nccl.version import NcclVersion, parse_version
 def keep_to_releases(collected: Collected) -> None:
     """By the releases that a line's host prints, else the run's; without any nothing changes."""
     of_host: defaultdict[str, set[NcclVersion]] = defaultdict(set)
-    for kept in collected.kept:
-        fact = kept.record
-        if isinstance(fact, Fact) and (fact.kind, fact.name) == ("version", "nccl"):
+    for kept, fact in collected.of(Fact):
+        if (fact.kind, fact.name) == ("version", "nccl"):
             try:
                 of_host[kept.slot.host].add(parse_version(str(fact.value)))
             except AdvisorError:  # as garbled as a log may be: a release that is not known

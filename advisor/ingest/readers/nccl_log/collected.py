@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from advisor.ingest.readers.nccl_log.communicators import Member, Registry, Slot
 from advisor.ingest.readers.nccl_log.facts import Choice, CommLine, Connection, Fact, Parsed
@@ -11,6 +13,7 @@ from advisor.ingest.readers.nccl_log.facts import Choice, CommLine, Connection, 
 MAX_KEPT = 1_000_000
 """Records kept of one run: about 0.5 GB. A log of 8,192 ranks has about 400,000 connections."""
 
+P = TypeVar("P")
 Where = tuple[str, int]
 """File and line."""
 
@@ -45,6 +48,10 @@ class Collected:
     def is_full(self) -> bool:
         """Whether no further record is kept."""
         return len(self.kept) >= MAX_KEPT
+
+    def of(self, kind: type[P]) -> Iterator[tuple[Kept, P]]:
+        """What was kept of one kind of record, with the record itself."""
+        return ((kept, kept.record) for kept in self.kept if isinstance(kept.record, kind))
 
     def keep(self, slot: Slot, found: list[Parsed], where: Where) -> int:
         """Add what a line said, or count it where the bound is reached; how much it was."""

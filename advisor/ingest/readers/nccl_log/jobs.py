@@ -6,7 +6,7 @@ up to 2.14 print no id of a communicator: there a rank that two processes hold m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,13 +82,10 @@ def _joined(logs: Sequence[Told]) -> list[Told]:
     for alike in (_share_a_communicator, _share_a_process):
         out, waiting = [], list(out or logs)
         for log in waiting:
-            new = Told([])
-            new.takes(log)
-            mine = [known for known in out if alike(known, new)]
+            mine = [known for known in out if alike(known, log)]
             for known in mine:
                 out.remove(known)
-                new.takes(known)
-            out.append(new)
+            out.append(_merged([log, *mine]))
     return out
 
 
@@ -127,7 +124,9 @@ def _without_ids(logs: Sequence[Told]) -> list[Told]:
         return [_merged(logs)]
     if all(log.whole for log in logs):
         return list(logs)
-    folders = _grouped(logs, lambda log: str(log.paths[0].absolute().parent))
+    folders: dict[Path, list[Told]] = {}
+    for log in logs:
+        folders.setdefault(log.paths[0].absolute().parent, []).append(log)
     if len(folders) > 1 and all(_one_job(inside) for inside in folders.values()):
         return [_merged(inside) for inside in folders.values()]
     raise _cannot_tell(logs)
@@ -165,13 +164,6 @@ def _merged(logs: Sequence[Told]) -> Told:
     out = Told([])
     for log in logs:
         out.takes(log)
-    return out
-
-
-def _grouped(logs: Sequence[Told], key: Callable[[Told], str]) -> dict[str, list[Told]]:
-    out: dict[str, list[Told]] = {}
-    for log in logs:
-        out.setdefault(key(log), []).append(log)
     return out
 
 

@@ -24,6 +24,7 @@ from advisor.ingest.source import ReadContext
 
 _FACT = ("kind", "rank", "host", "name", "value")
 _OF_A_LINE = frozenset(("progress", "raised-at", "said-at", "survived"))
+_NETWORK = ("net", "network")
 _DIGITS_OF_DEVICE = 2
 _LISTED_RANKS = 256
 _LISTED_PER_MEMBER = 64
@@ -41,24 +42,16 @@ def write_log(context: ReadContext, log: Collected) -> int:
 
 
 def _connections(log: Collected) -> Iterator[tuple[Member, Connection]]:
-    for kept in log.kept:
-        if isinstance(kept.record, Connection):
-            member = kept.member or log.registry.member_for(kept.slot, kept.record)
-            if member is not None:
-                yield member, kept.record
+    for kept, connection in log.of(Connection):
+        member = kept.member or log.registry.member_for(kept.slot, connection)
+        if member is not None:
+            yield member, connection
 
 
 def _topology(log: Collected, ranks: Ranks) -> Iterator[Row]:
     seen: set[tuple[Any, ...]] = set()
-    over = {
-        kept.where
-        for kept in log.kept
-        if isinstance(kept.record, Fact) and kept.record.kind == "survived"
-    }
-    for kept in log.kept:
-        fact = kept.record
-        if not isinstance(fact, Fact):
-            continue
+    over = {kept.where for kept, fact in log.of(Fact) if fact.kind == "survived"}
+    for kept, fact in log.of(Fact):
         member = log.registry.only_member_of_process(kept.slot)
         rank = ranks.of(member) if fact.per == "rank" and fact.rank is None else fact.rank
         rank = fact.started_as if rank is None else rank
@@ -116,9 +109,8 @@ def _devices(log: Collected) -> Iterator[Row]:
     """How many GPUs a host has at least: devices are numbered by host, bus ids are longer."""
     numbers = [
         int(gpu)
-        for kept in log.kept
-        if isinstance(kept.record, Connection)
-        for gpu in (kept.record.src_gpu, kept.record.dst_gpu)
+        for _, connection in log.of(Connection)
+        for gpu in (connection.src_gpu, connection.dst_gpu)
         if gpu is not None and gpu.isdecimal() and len(gpu) <= _DIGITS_OF_DEVICE
     ]
     for member in log.registry.members.values():
@@ -131,9 +123,8 @@ def _devices(log: Collected) -> Iterator[Row]:
 def _nodes(log: Collected, ranks: Ranks) -> Iterator[Row]:
     nodes: dict[str, dict[str, Any]] = {}
     names: dict[tuple[str, str], set[str]] = {}
-    for kept in log.kept:
-        fact = kept.record
-        if not isinstance(fact, Fact) or not kept.slot.host:
+    for kept, fact in log.of(Fact):
+        if not kept.slot.host:
             continue
         if fact.kind == "system":
             nodes.setdefault(kept.slot.host, {}).update(fact.value)
@@ -200,10 +191,7 @@ def _tree_of_run(entry: dict[str, Any], ranks: Ranks, member: Member) -> dict[st
 def _links(log: Collected, ranks: Ranks) -> Iterator[Row]:
     nics = _nic_names(log)
     links: dict[tuple[Any, ...], dict[str, tuple[Connection, str | None]]] = {}
-    for kept in log.kept:
-        record = kept.record
-        if not isinstance(record, Connection):
-            continue
+    for kept, record in log.of(Connection):
         member = kept.member or log.registry.member_for(kept.slot, record)
         src = ranks.of_peer(member, record.src) if member else None
         dst = ranks.of_peer(member, record.dst) if member else None
@@ -239,28 +227,19 @@ def _links(log: Collected, ranks: Ranks) -> Iterator[Row]:
 
 def _nic_names(log: Collected) -> dict[tuple[str, int], str]:
     """NIC names by (host, index in the list of the network in use)."""
-    used = {
-        kept.slot.host: kept.record.value
-        for kept in log.kept
-        if isinstance(kept.record, Fact)
-        and (kept.record.kind, kept.record.name) == ("net", "network")
-    }
+    facts = [(kept.slot.host, fact) for kept, fact in log.of(Fact)]
+    used = {host: fact.value for host, fact in facts if (fact.kind, fact.name) == _NETWORK}
     names: dict[tuple[str, int], str] = {}
-    for kept in log.kept:
-        fact = kept.record
-        if isinstance(fact, Fact) and fact.kind == "nic":
-            network = used.get(kept.slot.host, fact.value["net"])
+    for host, fact in facts:
+        if fact.kind == "nic":
+            network = used.get(host, fact.value["net"])
             if str(network).startswith(fact.value["net"]):
-                names[kept.slot.host, fact.value["index"]] = fact.name
+                names[host, fact.value["index"]] = fact.name
     return names
 
 
 def _tables(log: Collected) -> Iterator[Row]:
-    cells = {
-        (kept.record, _size(log, kept.slot)): None
-        for kept in log.kept
-        if isinstance(kept.record, TuningCell)
-    }
+    cells = {(cell, _size(log, kept.slot)): None for kept, cell in log.of(TuningCell)}
     for cell, size in cells:
         yield {"source": "table", **asdict(cell), "ranks": size}
 

@@ -15,7 +15,6 @@ from advisor.errors import AdvisorError
 if TYPE_CHECKING:
     from advisor.report.replayed import Replayed
     from advisor.whatif.network import Latency
-    from advisor.whatif.predict import Prediction
     from advisor.whatif.program import Program
 
 _OTHERS = (
@@ -57,7 +56,7 @@ def command(
     from advisor.messages import WHATIF, say
     from advisor.model.nccl.calibration import load_calibration
     from advisor.report import summary
-    from advisor.report.replayed import GIVES, not_replayed, replayed, sets
+    from advisor.report.replayed import GIVES, Replayed, not_replayed, replayed, sets
     from advisor.whatif.calibrated import Calibrated
     from advisor.whatif.coverage import require_all_ranks
     from advisor.whatif.extract import programs
@@ -111,7 +110,7 @@ def command(
                     beside += not_replayed(rows, asked, now_ns or 0)
                 else:
                     used = curves.used() if curves is not None else []
-                    row = _named(change, found)
+                    row = Replayed(change, change.partition("=")[0], *found)
                     # A finding's gain rests on the recording alone.
                     rows.append(row if used else row.as_found(findings))
                     calls += [
@@ -148,12 +147,6 @@ def _lines(rows: list[Replayed]) -> list[str]:
     said = lines(rows)
     name, step = (max((len(line[column]) for line in said), default=0) for column in (0, 2))
     return [f"{line[0]:{name}s}  {line[2]:{step}s}  {line[1]}" for line in said]
-
-
-def _named(change: str, found: Prediction) -> Replayed:
-    from advisor.report.replayed import Replayed
-
-    return Replayed(change, change.partition("=")[0], *found)
 
 
 def _can_be_replayed(steps: list[Program], change: str, added: Latency) -> bool:

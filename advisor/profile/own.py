@@ -48,14 +48,13 @@ def run(
     folder = Path(asked.folder)
     log = folder / LOG
     log.parent.mkdir(files.LOGS_MODE, parents=True, exist_ok=True)
-    full = order.environment(asked, environment)
-    arguments = exporting(command, set(full) - set(environment) | {"PYTHONPATH"})
     came: list[int] = []
     try:
         with log.open("wb") as output, signals.handled(came.append):
             process = _started(
-                arguments,
-                env=full,
+                command,
+                asked,
+                environment,
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -253,8 +252,6 @@ def attached(
     Raises AdvisorError where it cannot be started. Ctrl-C reaches it as it would alone, and so does
     a signal that is meant to end this process.
     """
-    full = order.environment(asked, environment)
-    arguments = exporting(command, set(full) - set(environment) | {"PYTHONPATH"})
     early: list[int] = []
     came: list[int] = []
     tell: Callable[[int], object] = early.append
@@ -265,7 +262,7 @@ def attached(
             tell(number)
 
     with signals.handled(hand_on):
-        process = _started(arguments, env=full)
+        process = _started(command, asked, environment)
         tell = process.send_signal
         for number in early:
             tell(number)
@@ -274,9 +271,13 @@ def attached(
     return (128 - status if status < 0 else status), bool(came) or status in ends
 
 
-def _started(arguments: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+def _started(
+    command: Sequence[str], asked: order.Order, environment: Mapping[str, str], **how: Any
+) -> subprocess.Popen[bytes]:
+    full = order.environment(asked, environment)
+    arguments = exporting(command, set(full) - set(environment) | {"PYTHONPATH"})
     try:
-        return subprocess.Popen(arguments, **how)
+        return subprocess.Popen(arguments, env=full, **how)
     except OSError as error:
         raise AdvisorError(
             f"cannot start {arguments[0]}: {error.strerror}", hint="name the command after --"

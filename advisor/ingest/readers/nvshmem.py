@@ -31,18 +31,12 @@ _TIMED = re.compile(
 )
 _SCOPED = re.compile(r"(\d{1,15}) +(\w{4,12}) +(\d{1,12}\.\d{6})$")
 _OPS = {
-    "reduction_on_stream": "all_reduce",
-    "fcollect_on_stream": "all_gather",
-    "reducescatter_on_stream": "reduce_scatter",
-    "alltoall_on_stream": "all_to_all",
-    "broadcast_on_stream": "broadcast",
-    "shmem_put_bw_uni": "send_recv",
-    "shmem_get_bw_uni": "send_recv",
-    "shmem_put_bw": "send_recv",  # until 3.0
-    "shmem_get_bw": "send_recv",
-    "shmem_put_latency": "send",
-    "shmem_get_latency": "send",
-}
+    "reduction_on_stream": "all_reduce", "fcollect_on_stream": "all_gather",
+    "reducescatter_on_stream": "reduce_scatter", "alltoall_on_stream": "all_to_all",
+    "broadcast_on_stream": "broadcast", "shmem_put_latency": "send", "shmem_get_latency": "send",
+    "shmem_put_bw_uni": "send_recv", "shmem_get_bw_uni": "send_recv",
+    "shmem_put_bw": "send_recv", "shmem_get_bw": "send_recv",  # until 3.0
+}  # fmt: skip
 _FEWER = {"thread", "warp"}  # scopes that leave most of a block idle
 _LEAST_RATIO_GBPS = 1.0  # from here on three decimals tell busbw over algbw to a thousandth
 

@@ -15,8 +15,7 @@ from typing import Literal
 from pydantic import Field
 
 from advisor.config.loader import FileModel, load_model
-from advisor.model.nccl import cuda_errors
-from advisor.model.nccl.ends import ended_by, exited_with, returned
+from advisor.model.nccl.ends import ended_by, exited_with, returned, returned_by_cuda
 from advisor.model.nccl.releases import Releases
 from advisor.model.nccl.version import NcclVersion
 
@@ -190,11 +189,9 @@ def _whole() -> tuple[tuple[Message, str, tuple[str, ...]], ...]:
         ends = [ended_by(item.signal)] if item.signal is not None else []
         ends += [exited_with(item.exits)] if item.exits else []
         ends += [returned(item.errnos)] if item.errnos else []
+        ends += [returned_by_cuda(item.cuda)] if item.cuda else []
         forms += [end.pattern for end in ends]
         signs += [sign for end in ends for sign in end.signs]
-        if item.cuda:
-            forms = [*forms, cuda_errors.returned(item.cuda)]
-            signs += cuda_errors.SIGNS
         if forms:
             out.append((item, "|".join(forms), tuple(signs)))
     return tuple(out)

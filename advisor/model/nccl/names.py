@@ -19,24 +19,16 @@ DTYPES = (
 )  # fmt: skip
 
 _ALIASES = {
-    "allgatherbase": "allgather",
-    "allgatherintotensor": "allgather",
-    "reducescatterbase": "reducescatter",
-    "reducescattertensor": "reducescatter",
+    "allgatherbase": "allgather", "allgatherintotensor": "allgather", "bcast": "broadcast",
+    "reducescatterbase": "reducescatter", "reducescattertensor": "reducescatter",
     "allreducecoalesced": "allreduce",
-    "bcast": "broadcast",
-}
+}  # fmt: skip
 
 # First release with the algorithm; CollNet was one algorithm until 2.13.
 _SINCE: dict[str, NcclVersion] = {
-    "Tree": (2, 5, 0),
-    "Ring": (2, 5, 0),
-    "CollNetDirect": (2, 6, 0),
-    "CollNetChain": (2, 14, 0),
-    "NVLS": (2, 17, 0),
-    "NVLSTree": (2, 18, 0),
-    "PAT": (2, 23, 0),
-}
+    "Tree": (2, 5, 0), "Ring": (2, 5, 0), "CollNetDirect": (2, 6, 0), "CollNetChain": (2, 14, 0),
+    "NVLS": (2, 17, 0), "NVLSTree": (2, 18, 0), "PAT": (2, 23, 0),
+}  # fmt: skip
 
 
 def function_name(text: str) -> str:

@@ -23,14 +23,9 @@ ANY_NAME = "any"
 NO_LIMIT = 2**64 - 1
 
 ALGORITHM_NAMES = {
-    "tree": "Tree",
-    "ring": "Ring",
-    "collnet_direct": "CollNetDirect",
-    "collnet_chain": "CollNetChain",
-    "nvls": "NVLS",
-    "nvls_tree": "NVLSTree",
-    "pat": "PAT",
-}
+    "tree": "Tree", "ring": "Ring", "collnet_direct": "CollNetDirect",
+    "collnet_chain": "CollNetChain", "nvls": "NVLS", "nvls_tree": "NVLSTree", "pat": "PAT",
+}  # fmt: skip
 PROTOCOL_NAMES = {"ll": "LL", "ll128": "LL128", "simple": "Simple"}
 # Tuners choose by a cost table, which the plugin needs, from here on.
 TUNERS_SINCE: NcclVersion = (2, 22, 0)

@@ -27,18 +27,11 @@ _MOST = 1_000_000  # ranks of a communicator: more is damage
 
 # Names of the profiler's metadata (torch's spelling), so that all traces read alike.
 _COLLECTIVES = {
-    "ncclAllReduce": "allreduce",
-    "ncclAllGather": "_allgather_base",
-    "ncclReduceScatter": "_reduce_scatter_base",
-    "ncclBroadcast": "broadcast",
-    "ncclBcast": "broadcast",
-    "ncclReduce": "reduce",
-    "ncclAlltoAll": "all_to_all",
-    "ncclGather": "gather",
-    "ncclScatter": "scatter",
-    "ncclSend": "send",
-    "ncclRecv": "recv",
-}
+    "ncclAllReduce": "allreduce", "ncclAllGather": "_allgather_base",
+    "ncclReduceScatter": "_reduce_scatter_base", "ncclBroadcast": "broadcast",
+    "ncclBcast": "broadcast", "ncclReduce": "reduce", "ncclAlltoAll": "all_to_all",
+    "ncclGather": "gather", "ncclScatter": "scatter", "ncclSend": "send", "ncclRecv": "recv",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -105,3 +105,24 @@ def test_garbage_before_a_whole_message_is_another_writers(tmp_path: Path) -> No
 def test_looking_for_a_damaged_prefix_takes_no_time_with_long_lines() -> None:
     for filler in ("a", "1", ":", "a:1", "\ufffd", "NCCL", "["):
         assert not is_damaged(filler * (MAX_LINE_BYTES // len(filler)) + "\b", understood=True)
+
+
+def test_a_prefix_behind_a_torn_line_is_of_its_threads_host(tmp_path: Path) -> None:
+    """Two processes of one file, as in 1602615899/RADDet (nccl_debug.log): «h» was two hosts."""
+    log = tmp_path / "nccl.log"
+    log.write_text(
+        "h:13:23 [1] NCCL INFO Using network Socket\n"
+        "h:13:23 [1] NCCL INFO comm 0x9 rank 1 nranks h:12:22 [0] NCCL INFO comm 0x8 rank 0 nranks "
+        "2 cudaDev 0h:13:23 [1] NCCL INFO Trees [0] -1/-1/-1->1->0\n"
+        "h:13:23 [1] NCCL INFO Channel 00 : 1[1] -> 0[0] via SHM/direct/direct\n"
+        "h:13:23 [1] NCCL INFO 2 coll channels, 2 p2p channels h:1h:13:23 [1] NCCL INFO comm 0x9 "
+        "rank 1 nranks 2 cudaDev 1 busId 3000 commId 0x24 - Init COMPLETE\n"
+        "toh:12:22 [0] NCCL INFO comm 0x8 rank 0 nranks 2 cudaDev 0 busId 2000 commId 0x24 - Init "
+        "COMPLETE\n"
+        "h:12:22 [0] NCCL INFO Connected all rings\n"
+    )
+    with Store.create() as store:
+        ingest([log], store)
+        hosts = store.con.execute("SELECT DISTINCT host FROM topology WHERE host IS NOT NULL")
+        assert hosts.fetchall() == [("h",)]
+        assert store.con.execute("SELECT src, dst, kind FROM link").fetchall() == [(1, 0, "shm")]

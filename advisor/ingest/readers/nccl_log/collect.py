@@ -59,7 +59,7 @@ class Log:
         self._failures.clock.see(where[0], launcher, line)
         counts = self.collected.counts
         lost_before = sum(counts.values())
-        found = records(line)
+        found = [self._whole(record) for record in records(line)]
         for record in found:
             if record.level:
                 self.messages += 1
@@ -91,6 +91,11 @@ class Log:
         self._blocks.clear()
         self._failures.finish(self._hosts)
         keep_to_releases(self.collected)
+
+    def _whole(self, record: Record) -> Record:
+        if record.thread is None or (thread := self._hosts.whole(record.thread)) == record.thread:
+            return record
+        return record._replace(thread=thread)
 
     def _take(self, record: Record, where: Where, launcher: str) -> int:
         if not record.level:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from advisor.ingest.readers.nccl_log.prefix import Thread
+
 _ADDRESS = re.compile(r"^Bootstrap : Using (?:\[0\])?[^\s:]{1,40}:([\w.:]{2,60})<\d{1,5}>")
 
 
@@ -14,6 +16,16 @@ class Hosts:
 
     _of_file: dict[str, set[str]] = field(default_factory=dict)
     _addresses: dict[str, str] = field(default_factory=dict)
+    _threads: dict[tuple[int, int], Thread] = field(default_factory=dict)
+
+    def whole(self, thread: Thread) -> Thread:
+        """The thread, without what a torn line of another writer left before its host's name."""
+        known = self._threads.setdefault((thread.pid, thread.tid), thread)
+        if known.host and thread.host.endswith(known.host):
+            return known
+        if thread.host and known.host.endswith(thread.host):
+            self._threads[thread.pid, thread.tid] = thread
+        return thread
 
     def see(self, path: str, host: str) -> None:
         """Take the host of a message's prefix."""

@@ -28,7 +28,13 @@ from advisor.ingest.readers.kineto.merged import (
 )
 from advisor.ingest.readers.kineto.native.pipeline import Item
 from advisor.ingest.readers.kineto.pairs import pair_begin_end
-from advisor.ingest.readers.kineto.ranks import EPOCH_NS, assign_ranks, check_parts, write_ranks
+from advisor.ingest.readers.kineto.ranks import (
+    EPOCH_NS,
+    assign_ranks,
+    check_parts,
+    forget_workers,
+    write_ranks,
+)
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.readers.kineto.unnumbered_ranks import number_unnumbered
 from advisor.ingest.scanner_library import library
@@ -79,6 +85,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     number_unnumbered(traces, context)
     _leave_out([trace for trace in traces if trace.refused is not None], context)
     traces = [trace for trace in traces if trace.refused is None]
+    forget_workers(traces)
     summary = summarise(context)
     check_parts(traces, summary, context)
     write_ranks(traces, summary, context)

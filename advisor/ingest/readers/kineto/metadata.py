@@ -47,7 +47,7 @@ _NO_HOST = re.compile(
 )
 # But pods of Kubeflow's PyTorchJob are JOB-worker-N (kubeflow/trainer v1.8, core.GenGeneralName):
 # a host where the process that recorded the trace has the number behind it, as torch puts it.
-_POD = re.compile(r"(?:.*-)?worker-\d+", re.IGNORECASE)
+_POD = re.compile(r"(?:.*-)?worker-(\d+)", re.IGNORECASE)
 _PROCESS = re.compile(
     rb'"cat"\s*:\s*"(?:cpu_op|cuda_runtime|user_annotation)"[^{}]{0,4096}?"pid"\s*:\s*(\d{1,8})\b'
 )
@@ -79,6 +79,8 @@ class TraceInfo:
     nccl_version: str | None = None
     base_time_ns: int | None = None
     host: str | None = None
+    pod: tuple[int, int] | None = None
+    """Number and process of a ``worker-N`` that the file's name gives as host."""
     groups: list[ProcessGroup] = field(default_factory=list)
     devices: dict[int, dict[str, Any]] = field(default_factory=dict)
 
@@ -114,23 +116,28 @@ def trace_info(head: bytes, tail: bytes, path: Path, events: bytes = b"") -> Tra
         fields.get("host_name")
         or fields.get("hostname")
         or as_object(fields.get("advisor")).get("host")
-        or _file_host(path, events)
     )
+    if info.host is None:
+        info.host, info.pod = _file_host(path, events)
     info.groups = _groups(distributed.get("pg_config"))
     info.devices = _devices(fields.get("deviceProperties"))
     _find_rank(info, distributed, path)
     return info
 
 
-def _file_host(path: Path, events: bytes) -> str | None:
-    """The host in the name that torch's own trace handler gives a file; None in other names."""
+def _file_host(path: Path, events: bytes) -> tuple[str | None, tuple[int, int] | None]:
+    """The host in the name that torch's own trace handler gives a file, and its pod if it is one;
+    None in other names.
+    """
     name = _FILE_HOST.match(path.name)
     if name is None:
-        return None
-    if _POD.fullmatch(name[1]):
+        return None, None
+    if pod := _POD.fullmatch(name[1]):
         process = _PROCESS.search(events)
-        return name[1] if process and int(process[1]) == int(name[2]) else None
-    return None if _NO_HOST.fullmatch(name[1]) else name[1]
+        if process and int(process[1]) == int(name[2]):
+            return name[1], (int(pod[1]), int(name[2]))
+        return None, None
+    return None if _NO_HOST.fullmatch(name[1]) else name[1], None
 
 
 def read_fields(text: bytes) -> dict[str, Any]:

@@ -70,6 +70,17 @@ def assign_ranks(
             )
 
 
+def forget_workers(traces: Sequence[Trace]) -> None:
+    """Workers that are numbered as their ranks, each with a process of its own, are no hosts:
+    ``worker_name=f"worker-{rank}_{os.getpid()}"``. Pods count hosts, and each its own processes.
+    """
+    named = [(trace.info.pod, trace) for trace in traces if trace.info.pod is not None]
+    own = len({process for (_, process), _ in named}) == len(named) > 1
+    if own and all(number == trace.rank for (number, _), trace in named):
+        for _, trace in named:
+            trace.info.host = None
+
+
 def check_parts(traces: Sequence[Trace], summary: Summary, context: ReadContext) -> None:
     """Several files of one rank must be of one process, and no event may stand in two of them.
 

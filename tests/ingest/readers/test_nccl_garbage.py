@@ -48,6 +48,18 @@ def test_other_programs_lines_are_not_counted(tmp_path: Path) -> None:
     assert _counts(log) == (1, 0, {})
 
 
+def test_a_setting_with_the_end_of_another_is_no_value(tmp_path: Path) -> None:
+    """As in argonne-lcf/alcf-nccl-tests (pytests/logs0): «1.t by environment to 1.» was told of."""
+    log = tmp_path / "nccl.log"
+    log.write_text(
+        SETTING.format(0) + SETTING.format(1).replace("to 1", "to 1.t by environment to 1.")
+    )
+    with Store.create() as store:
+        ingest([log], store)
+        rows = store.con.execute("SELECT name, value FROM topology WHERE kind = 'env'").fetchall()
+    assert rows == [("NCCL_SETTING_0", "1")]
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -108,21 +120,23 @@ def test_looking_for_a_damaged_prefix_takes_no_time_with_long_lines() -> None:
 
 
 def test_a_prefix_behind_a_torn_line_is_of_its_threads_host(tmp_path: Path) -> None:
-    """Two processes of one file, as in 1602615899/RADDet (nccl_debug.log): «h» was two hosts."""
+    """Two processes of one file, as in 1602615899/RADDet (nccl_debug.log) and
+    argonne-lcf/alcf-nccl-tests (pytests/logs0): «node» was three hosts.
+    """
     log = tmp_path / "nccl.log"
     log.write_text(
-        "h:13:23 [1] NCCL INFO Using network Socket\n"
-        "h:13:23 [1] NCCL INFO comm 0x9 rank 1 nranks h:12:22 [0] NCCL INFO comm 0x8 rank 0 nranks "
-        "2 cudaDev 0h:13:23 [1] NCCL INFO Trees [0] -1/-1/-1->1->0\n"
-        "h:13:23 [1] NCCL INFO Channel 00 : 1[1] -> 0[0] via SHM/direct/direct\n"
-        "h:13:23 [1] NCCL INFO 2 coll channels, 2 p2p channels h:1h:13:23 [1] NCCL INFO comm 0x9 "
-        "rank 1 nranks 2 cudaDev 1 busId 3000 commId 0x24 - Init COMPLETE\n"
-        "toh:12:22 [0] NCCL INFO comm 0x8 rank 0 nranks 2 cudaDev 0 busId 2000 commId 0x24 - Init "
-        "COMPLETE\n"
-        "h:12:22 [0] NCCL INFO Connected all rings\n"
+        "node:13:23 [1] NCCL INFO Using network Socket\n"
+        "node:13:23 [1] NCCL INFO comm 0x9 rank 1 nranks node:12:22 [0] NCCL INFO comm 0x8 rank 0 "
+        "nranks 2 cudaDev 0node:13:23 [1] NCCL INFO Trees [0] -1/-1/-1->1->0\n"
+        "node:13:23 [1] NCCL INFO Channel 00 : 1[1] -> 0[0] via SHM/direct/direct\n"
+        "node:13:23 [1] NCCL INFO 2 coll channels node:1node:13:23 [1] NCCL INFO comm 0x9 rank 1 "
+        "nranks 2 cudaDev 1 busId 3000 commId 0x24 - Init COMPLETE\n"
+        "tonode:12:22 [0] NCCL INFO comm 0x8 rank 0 nranks 2 cudaDev 0 busId 2000 commId 0x24 - "
+        "Init COMPLETE\n"
+        "de:12:22 [0] NCCL INFO Connected all rings\n"
     )
     with Store.create() as store:
         ingest([log], store)
         hosts = store.con.execute("SELECT DISTINCT host FROM topology WHERE host IS NOT NULL")
-        assert hosts.fetchall() == [("h",)]
+        assert hosts.fetchall() == [("node",)]
         assert store.con.execute("SELECT src, dst, kind FROM link").fetchall() == [(1, 0, "shm")]

@@ -19,13 +19,12 @@ class Hosts:
     _threads: dict[tuple[int, int], Thread] = field(default_factory=dict)
 
     def whole(self, thread: Thread) -> Thread:
-        """The thread, without what a torn line of another writer left before its host's name."""
+        """The thread as its first line names it: a torn line of another writer leaves something
+        before its host's name, or takes the beginning of that.
+        """
         known = self._threads.setdefault((thread.pid, thread.tid), thread)
-        if known.host and thread.host.endswith(known.host):
-            return known
-        if thread.host and known.host.endswith(thread.host):
-            self._threads[thread.pid, thread.tid] = thread
-        return thread
+        ends = sorted((known.host, thread.host), key=len)
+        return known if ends[0] and ends[1].endswith(ends[0]) else thread
 
     def see(self, path: str, host: str) -> None:
         """Take the host of a message's prefix."""

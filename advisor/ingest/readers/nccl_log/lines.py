@@ -20,7 +20,11 @@ _NET = re.compile(r"NET/([^/]+)/(\d{1,6})(?:\(\d+\))?(/.*)?$")
 _CHANNELS = re.compile(
     r"(\d{1,6}) (coll|collnet|nvls|p2p) channels(?! per)|(\d{1,6}) p2p channels per peer"
 )
-_ENV = re.compile(r"^(NCCL_\w{1,80}) set by environment to (.{0,500})$")
+# What a torn line leaves behind is the end of another such message.
+_ENV = re.compile(r"^(NCCL_\w{1,80}) set by environment to ((?:(?! to ).){0,500})$")
+_NET_PLUGIN = re.compile(
+    r"^(?:NET/Plugin ?: )?Plugin name set by env to lib[nr]ccl-net-(\S{1,200})\.so$"
+)
 _ENV_PLUGIN = re.compile(r"\bAdding (\w{1,80})=(.{0,500}?) to environment")
 _DEVICE_IN_LIST = re.compile(r"\[(\d{1,4})\]([^\s:\[\]]{1,80}):([^\s\[\]]{1,80})")
 _GDR_PAIR = re.compile(
@@ -120,6 +124,8 @@ def _channels(text: str) -> list[Parsed]:
 def _env(text: str) -> list[Parsed]:
     if match := _ENV_PLUGIN.search(text):
         return [Fact("env-plugin", match[1], match[2])]
+    if match := _NET_PLUGIN.match(text):
+        return [Fact("env", "NCCL_NET_PLUGIN", match[1], "rank")]
     if match := _ENV.match(text):
         value = match[2].rstrip()
         if re.fullmatch(r"-?\w+\.", value):  # numbers are printed with a full stop
@@ -245,6 +251,7 @@ _PARSERS: tuple[tuple[str, Callable[[str], list[Parsed]]], ...] = (
     ("NET/Socket : ", _devices),
     ("Using network ", _network),
     (" set by environment to ", _env),
+    (" set by env to ", _env),
     (" to environment", _env),
     ("coll channels", _channels),
     ("threadThresholds", _thresholds),

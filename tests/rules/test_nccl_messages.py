@@ -675,6 +675,8 @@ def test_a_kernel_fails_because_its_gpu_is_gone_not_the_reverse(tmp_path: Path) 
          "plugin.", True),
         ("NET/Plugin: Could not find: none libnccl-net-none.so. Using internal network "
          "plugin.", False),
+        ("NET/Plugin : dlerror=libnccl-net-none.so: cannot open shared object file: No such file "
+         "or directory No plugin found (libnccl-net-none.so)", False),
         ("NET/Plugin: libcudart.so.13: cannot open shared object file: No such file or directory",
          True),
         ("NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.", False),

@@ -36,6 +36,7 @@ class Run:
 
     def __init__(self, store: Store, *, command: str = "") -> None:
         self._store = store
+        self._folder: Path | None = None
         self._closed = False
         self._command = command
         self._report: FindingsReport | None = None
@@ -59,7 +60,7 @@ class Run:
         params: dict[str, Any] | None = None,
     ) -> FindingsReport:
         """Run the rules and return the whole report (verdict, findings, outcomes)."""
-        from advisor import engine
+        from advisor import earlier, engine
         from advisor.report.pasted import filled_in
 
         found = engine.diagnose(
@@ -69,6 +70,7 @@ class Run:
             ignore=ignore,
             params=params,
             command=self._command,
+            tried=earlier.tried(self, self._folder, _alone) if self._folder else None,
         )
         self._report = filled_in(found)
         return self._report
@@ -212,7 +214,14 @@ def load(
 
         names = hide_names(made, share_key())
         return Run(made, command=names.hidden_command(command, [str(path) for path in paths]))
+    if len(paths) == 1 and Path(paths[0]).is_dir():
+        read._folder = Path(paths[0])
     return read
+
+
+def _alone(folder: Path) -> Run:
+    """A recording without what was tried before it."""
+    return _read(Store.create(), {"run": [folder]}, lean=False, command="")
 
 
 def load_runs(paths: Sequence[PathLike]) -> Run:

@@ -17,9 +17,11 @@ from advisor.engine.numbering import number_findings, number_verdict
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.settlement import settle
+from advisor.engine.tried import not_again, note_of
 from advisor.engine.verdict import verdict_of
 from advisor.errors import AdvisorError
 from advisor.findings import Finding, FindingsReport, Outcome, RunSummary, Verdict
+from advisor.metrics.compare.tried import Tried
 from advisor.store import Store
 from advisor.store.columns import insert_rows
 from advisor.vocabulary.phases import announce
@@ -37,11 +39,13 @@ def diagnose(
     ignore: Sequence[str] = (),
     params: Mapping[str, Any] | None = None,
     command: str = "",
+    tried: Tried | None = None,
 ) -> FindingsReport:
     """Findings of all runs in ``store``, merged by cause and ranked by recoverable time.
 
     ``rule_dirs`` adds folders of a user's own rules, ``select`` and ``ignore`` name rule ids,
-    ``params`` overrides rule parameters as ``{"rule-id.parameter": value}``. With several runs
+    ``params`` overrides rule parameters as ``{"rule-id.parameter": value}``; what was ``tried`` and
+    did not help is not proposed again. With several runs
     the verdict is that of the run with the worst finding, and every run has its own.
     Raises AdvisorError for unknown rules, parameters or folders, and for a store without runs.
     """
@@ -69,15 +73,16 @@ def diagnose(
                 *(result.outcome for result in results),
             ]
             claimed = [
-                pair
+                (not_again(finding, tried) if tried else finding, ledger)
                 for result in results
-                for pair in zip(result.findings, result.claims, strict=True)
+                for finding, ledger in zip(result.findings, result.claims, strict=True)
             ]
             claims = merge(claimed, by_id)
             merged = [finding for finding, _ in claims]
             summary = summarise(store, sandbox, facts)
             summary.notes = of_inputs(store, sandbox, facts)
             summary.caveats = beside_the_verdict(sandbox, facts, summary.step_source)
+            summary.caveats += [note_of(tried)] if tried else []
             verdict, left_open = verdict_of(merged, sandbox, facts, summary.notes)
             every = [finding for finding, _ in claimed]
             summary.caveats += [*left_open, *of_probed_links(every, verdict)]

@@ -234,6 +234,7 @@ def _metadata() -> dict[str, Any]:
         "versions": environment.versions(),
     }
     if construction.built:
+        found["built"] = construction.built
         found["built_by"] = {name: how["made_by"] for name, how in construction.built.items()}
     if torch.cuda.is_available():
         found["peak_memory_bytes"] = torch.cuda.max_memory_allocated()

@@ -108,7 +108,7 @@ def read(rows: list[Any]) -> Recorded | None:
     workload = parse_json(rows[0][1]) if rows else None
     if not isinstance(workload, dict):
         return None
-    return described(str(rows[0][0]), workload, [_advisor(row[2]) for row in rows])
+    return described(str(rows[0][0]), workload, [said_of_itself(row[2]) for row in rows])
 
 
 def described(strategy: str, workload: dict[str, Any], ranks: list[dict[str, Any]]) -> Recorded:
@@ -124,11 +124,12 @@ def described(strategy: str, workload: dict[str, Any], ranks: list[dict[str, Any
 
 def world_size_said(metadata: str | None) -> int | None:
     """What a recording says of its ranks; one without a process group is told by nothing else."""
-    said = _advisor(metadata).get("world_size")
+    said = said_of_itself(metadata).get("world_size")
     return said if isinstance(said, int) else None
 
 
-def _advisor(metadata: str | None) -> dict[str, Any]:
+def said_of_itself(metadata: str | None) -> dict[str, Any]:
+    """What a recording of ours adds to the profiler's metadata; empty of any other."""
     document = (parse_json(metadata) or {}).get("advisor")
     found = parse_json(document) if isinstance(document, str) else document
     return dict(found or {})

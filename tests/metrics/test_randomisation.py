@@ -1,4 +1,4 @@
-"""Fisher's randomisation test of pairs."""
+"""How often chance gives what is seen: Fisher's test of pairs, and the floor of waits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from advisor.metrics.timeline.statistics import sign_flip_tail
+from advisor.metrics.timeline.statistics import floor_tail, sign_flip_tail
 
 
 @pytest.mark.parametrize("values", [[3.0, 5.0, -1.0, 2.0], [1.0], [0.0, 0.0], [-4.0, 1.0], []])
@@ -27,3 +27,15 @@ def test_many_values_agree_with_draws() -> None:
     signs = generator.choice([-1.0, 1.0], (40_000, 40))
     drawn = float((signs @ np.abs(values) >= values.sum()).mean())
     assert sign_flip_tail(values) == pytest.approx(drawn, abs=0.01)
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.4])
+def test_waits_without_memory_seldom_have_a_floor(ratio: float) -> None:
+    waits = np.random.default_rng(7).exponential(3.0, (40_000, 6))
+    drawn = float((waits.min(axis=1) >= ratio * waits.mean(axis=1)).mean())
+    assert floor_tail([ratio, *[(6 - ratio) / 5] * 5]) == pytest.approx(drawn, abs=0.01)
+
+
+def test_no_floor_is_chance() -> None:
+    assert floor_tail([]) == floor_tail([0.0, 5.0]) == floor_tail([-1.0, 5.0]) == 1.0
+    assert floor_tail([41.0, 40.0, 42.0, 48.0, 48.0, 47.0]) < 1e-4

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals
-from advisor.metrics.lateness.reasons import _slow_launches, reason_of
+from advisor.metrics.lateness.reasons import _slow_launches, idle_at_begin, reason_of
 from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Step, Steps
 from advisor.metrics.timeline.breakdown import Occupancy
@@ -156,6 +158,36 @@ def test_operators_inside_a_data_loader_load() -> None:
     assert found is not None
     assert found.name == "data-loading"
     assert found.evidence["idle_excess_ns"] == _STRETCHES * 80 * _MS
+
+
+@pytest.mark.parametrize(("idles_ms", "own"), [([40] * 5, True), ([90, 2, 1, 100, 7], False)])
+def test_what_idles_as_long_at_the_start_of_every_step_does_so_by_itself(
+    idles_ms: list[int], own: bool
+) -> None:
+    """No loader was recorded: a host whose core is taken at times has no floor."""
+    line = _line(1, 20, 5)
+    late = np.repeat(np.array(idles_ms), 20) * _MS
+    lines = {0: _line(0, 20, 5), 1: replace(line, start=line.start + late, end=line.end + late)}
+    begin = np.repeat(np.arange(_STRETCHES)[:, None] * 1000 * _MS, 2, axis=1)
+    excess = np.stack([np.zeros(_STRETCHES, dtype=np.int64), np.array(idles_ms) * _MS], axis=1)
+    occupancy = {rank: Occupancy.of(line) for rank, line in lines.items()}
+    steps = dict.fromkeys(lines, _STEPS)
+    found = reason_of(
+        1,
+        [Arrivals(None, (0, 1), ({},) * _STRETCHES, begin + 100 * _MS + excess, begin, excess,
+                  excess, np.arange(_STRETCHES))],
+        lines,
+        occupancy,
+        steps,
+        {rank: idle_at_begin(lines[rank], occupancy[rank].busy, steps[rank]) for rank in lines},
+        dict.fromkeys(lines, Intervals.empty()),
+        {}, None, systematic=True,
+    )  # fmt: skip
+    assert found is not None
+    assert found.name == "data-loading"
+    chance = found.evidence["cause_p_value"]
+    assert isinstance(chance, float)
+    assert (chance < 0.01) is own
 
 
 def _rank_1_comes_late() -> Arrivals:

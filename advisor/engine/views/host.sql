@@ -142,6 +142,15 @@ SELECT any_value(m ->> '$.advisor.workload.precision') AS precision,
 FROM (SELECT try_cast(metadata AS JSON) AS m FROM rank WHERE metadata IS NOT NULL)
 WHERE json_exists(m, '$.advisor.workload');
 
+-- Complete steps by which others are measured: all of them, but where all steps of one parity are longer
+-- than all of the other (of eight or more p is under 0.05), as where every second step saves, the shorter.
+CREATE VIEW usual_step AS
+WITH phase AS (
+  SELECT step % 2 AS parity, min(step_ns) AS least_ns, max(step_ns) AS most_ns, count(*) AS steps
+  FROM all_step WHERE complete GROUP BY parity)
+SELECT step FROM all_step WHERE complete AND step % 2 NOT IN (
+  SELECT l.parity FROM phase l JOIN phase s ON l.least_ns > s.most_ns WHERE l.steps + s.steps >= 8);
+
 -- Per complete step and rank: the stretches in which its host left the device idle, as far as they are
 -- longer than the longest of a usual step, or all of them beyond all of a usual step where that is more
 -- (many short sleeps); without data loading, but in steps many times as long as usual.
@@ -163,7 +172,8 @@ SELECT g.rank, g.step, greatest(coalesce(sum(ns) FILTER (ns > usual_ns), max(ns)
     any_value(all_ns - usual_all_ns)) AS idle_ns,
   arg_max_null(g.name, ns) AS name, arg_max_null(g.after_wait, ns) AS after_wait
 FROM gap g JOIN (SELECT rank, coalesce(median(longest_ns), 0) AS usual_ns, median(all_ns) AS usual_all_ns
-  FROM (SELECT DISTINCT rank, step, longest_ns, all_ns FROM gap) GROUP BY rank) u USING (rank)
+  FROM (SELECT DISTINCT rank, step, longest_ns, all_ns FROM gap SEMI JOIN usual_step USING (step))
+  GROUP BY rank) u USING (rank)
 GROUP BY g.rank, g.step;
 
 -- Odd steps that one host or several took longer for: a stretch of at least half of what the step has more.
@@ -212,7 +222,7 @@ work AS (
   FROM step_breakdown SEMI JOIN counted USING (rank, step)),
 usual AS (
   SELECT rank, median(operators) AS operators, median(work_ns) AS work_ns, median(copy_ns) AS copy_ns
-  FROM work GROUP BY rank),
+  FROM work SEMI JOIN usual_step USING (step) GROUP BY rank),
 kept AS (
   SELECT l.rank, l.step, l.name, l.after_wait,
     CASE WHEN w.operators > 1.02 * u.operators THEN w.work_ns - u.work_ns ELSE 0 END AS more_ns,
@@ -257,9 +267,9 @@ whole AS (
     AND (p.step NOT IN (SELECT step FROM waited) OR 2 * coalesce((SELECT max(ns) FROM (
       SELECT w.rank, sum(wait_ns) AS ns FROM waited w WHERE w.last_rank = p.rank AND w.rank <> p.rank
         AND (w.step = p.step OR p.step >= before AND p.step < w.step) GROUP BY w.rank)), 0) >= p.pause_ns)
-    -- a thread that is ready to run and has no core looks idle as well
-    AND p.pause_ns NOT BETWEEN 1 AND coalesce((SELECT wait_ns FROM step_core_wait c
-      WHERE c.rank = p.rank AND c.step = p.step), 0))
+    -- a thread that is ready to run and has no core looks idle as well; a usual step lacks one too
+    AND p.pause_ns NOT BETWEEN 1 AND coalesce((SELECT max(wait_ns) FILTER (step = p.step) - median(wait_ns)
+      FILTER (step IN (FROM usual_step)) FROM step_core_wait c WHERE c.rank = p.rank), 0))
 SELECT * EXCLUDE (copied_ns) FROM whole
 UNION ALL -- one that the recording ends in: it begins with the copies that a whole one holds
 SELECT * FROM (SELECT p.step, p.rank, o.pause_ns, o.code, o.after_wait, o.works, o.shared_ns
@@ -319,7 +329,8 @@ regular AS (
     AND sum(pause_ns) > 0.5 * any_value(all_ns)),
 habit AS (
   SELECT of_all, any_value(rank) AS rank, list(step) AS steps, NULL AS period,
-    pow(any_value(ranks), 1 - count(*)) AS chance
+    pow(any_value(ranks), 1 - count(*)) -- all in steps that are longer by their parity: by chance one in 20
+      * CASE WHEN bool_or(step IN (FROM usual_step)) THEN 1 ELSE 0.05 END AS chance
   FROM longer WHERE 2 * pause_ns >= longest_ns GROUP BY of_all HAVING count(DISTINCT coalesce(rank, -1)) = 1
   UNION ALL
   SELECT of_all, rank, steps, period, pow(ranks, 1 - k) * n ** 2 / 12

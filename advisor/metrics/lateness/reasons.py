@@ -13,7 +13,7 @@ from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.metrics.timeline.statistics import sign_flip_tail
+from advisor.metrics.timeline.statistics import floor_tail, sign_flip_tail
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING
 
@@ -171,7 +171,11 @@ def reason_of(
         idle = max(idle, behind * count)
     # Where loaders were recorded they say what they took; elsewhere a step's beginning does.
     early = loader if len(loading[rank]) else max(idle_at_begin_ns, loader)
-    evidence["cause_p_value"] = _loads_by_chance(rank, peers, steps, loading)
+    evidence["cause_p_value"] = (
+        _by_chance(rank, peers, steps, loading, sign_flip_tail)
+        if any(len(loading[r]) for r in (rank, *peers)) or lines[rank].on_device
+        else _by_chance(rank, peers, steps, begin_idle, floor_tail)
+    )
     return Reason("data-loading" if early > 0.5 * idle else "late-launch", evidence)
 
 
@@ -231,22 +235,23 @@ def _operators_per_step(line: Timeline, steps: Steps) -> float:
     return float(counts.mean()) if start else 0.0
 
 
-def _loads_by_chance(
+def _by_chance(
     rank: int,
     peers: Sequence[int],
     steps: Mapping[int, Steps],
-    loading: Mapping[int, Intervals],
+    when: Mapping[int, Intervals],
+    tail: Callable[[Int64s], float],
 ) -> float:
-    """How often ranks with equal loaders would differ as much over the steps; 1 without any."""
-    loads = {
-        r: loading[r].covered(*windows)
+    """How often equal ranks would differ as much over the steps in such times; 1 without any."""
+    spent = {
+        r: when[r].covered(*windows)
         for r in (rank, *peers)
         if (windows := steps[r].used_windows)[0]
     }
-    if len(loads) <= len(peers) or len({len(own) for own in loads.values()}) > 1:
+    if len(spent) <= len(peers) or len({len(own) for own in spent.values()}) > 1:
         return 1.0
-    most = np.max(np.stack([loads[r] for r in peers]), axis=0)
-    return min(1.0, len(loads) * sign_flip_tail(loads[rank] - most))
+    most = np.max(np.stack([spent[r] for r in peers]), axis=0)
+    return min(1.0, len(spent) * tail(spent[rank] - most))
 
 
 def _asked_late(rank: int, item: Arrivals, rows: Int64s, line: Timeline) -> NDArray[np.bool_]:

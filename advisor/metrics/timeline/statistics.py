@@ -193,3 +193,14 @@ def sign_flip_tail(values: ArrayLike) -> float:
     choices = np.arange(1 << len(array))[:, None] >> np.arange(len(array)) & 1
     sums = (1 - 2 * choices) @ array
     return float((sums >= total - 1e-9 * size).mean())
+
+
+def floor_tail(values: ArrayLike) -> float:
+    """P(smallest / mean >= this one) of waits without memory: of n exponential waits (1 - ratio) to
+    the power n - 1, exactly (their shares of the sum are uniform). 1 where the smallest is none.
+
+    Meetings with other work come and go; what a program does itself in every step has a floor.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    least = float(array.min(initial=math.inf))
+    return float((1 - least / array.mean()) ** (len(array) - 1)) if 0 < least < math.inf else 1.0

@@ -15,7 +15,7 @@ from advisor.metrics.timeline.statistics import Floats
 RANKS = 4
 CALLS = 10
 CALL_NS = 690e3
-USUAL = Assumed(0, False, 1.0, 0.0, SIMPLE)
+USUAL = Assumed(0, True, False, 1.0, 0.0, SIMPLE)
 
 
 def left(starts_ns: Floats, loops: int) -> Floats:

@@ -19,6 +19,7 @@ from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.locations import Members
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.schedule import ring_of
+from advisor.metrics.timeline.contention import exclusive_ns
 from advisor.metrics.timeline.statistics import Floats, spread
 from advisor.vocabulary.operations import POINT_TO_POINT
 
@@ -52,8 +53,9 @@ class Kind:
 class Durations:
     """One kind's calls by group: logarithm of the typical time (ns) with its error, the standard
     deviation from call to call, the fastest tenth's time over the mean, and the part of the time
-    that a link's rate decides. ``whole_ns``: the typical time beside whatever shared the link,
-    which makes no message arrive later. ``total_ns``: of all of them."""
+    that a link's rate decides. Calls vary by no more than is left where all of a host's ranks share
+    its network. ``whole_ns``: the typical time beside whatever shared the link, which makes no
+    message arrive later. ``total_ns``: of all of them."""
 
     kind: Kind
     groups: tuple[Members, ...]
@@ -72,10 +74,11 @@ def durations(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
 
     ``lost``: those between hosts too of which ranks were not read.
     """
-    times: dict[Kind, dict[Members, list[tuple[float, float, int]]]] = defaultdict(
+    times: dict[Kind, dict[Members, list[tuple[float, float, int, float]]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for column in data.columns:
+    shares = _shares_of_hosts(data, home)
+    for number, column in enumerate(data.columns):
         call = next(iter(column.values()))
         members = members_of(call, column, data)
         name = "send" if members is not None and members.message else wire_name(call)
@@ -92,7 +95,7 @@ def durations(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
         if time > 0:
             share = 1.0 - (call.latency_share or 0.0)
             whole = min(one.end - one.start for one in column.values())
-            times[kind][members].append((time, share, whole))
+            times[kind][members].append((time, share, whole, whole * shares.get(number, 1.0)))
     found = []
     for kind, by_group in times.items():
         known = {g: np.array(own) for g, own in by_group.items() if len(own) >= FEWEST_CALLS}
@@ -102,14 +105,15 @@ def durations(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
         times_ns = [own[:, 0] for own in known.values()]
         logs = [np.log(own) for own in times_ns]
         spreads = np.array([spread(own) for own in logs])
+        together = [own[:, 3] for own in known.values()]
         found.append(
             Durations(
                 kind,
                 tuple(known),
                 np.array([float(np.median(own)) for own in logs]),
                 1.2533 * spreads / np.sqrt([len(own) for own in logs]),
-                spreads,
-                np.array([float(np.quantile(own, 0.1) / own.mean()) for own in times_ns]),
+                np.minimum(spreads, [spread(np.log(own)) for own in together]),
+                np.maximum(_fastest(times_ns), _fastest(together)),
                 bandwidth,
                 np.array([float(np.median(own[:, 2])) for own in known.values()]),
                 float(sum(own.sum() for own in times_ns)),
@@ -117,6 +121,31 @@ def durations(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
             )
         )
     return sorted(found, key=lambda one: -one.total_ns)
+
+
+def _fastest(times_ns: Sequence[Floats]) -> Floats:
+    """The fastest tenth's time over the mean, by group."""
+    return np.array([float(np.quantile(own, 0.1) / own.mean()) for own in times_ns])
+
+
+def _shares_of_hosts(data: Inputs, home: Mapping[int, Home]) -> dict[int, float]:
+    """Of calls between hosts, by their number: the part of their time that each would take alone,
+    if the calls of a host's ranks shared its network."""
+    spans: dict[Home, list[tuple[int, int, int]]] = defaultdict(list)
+    for number, column in enumerate(data.columns):
+        hosts: dict[Home, list[Call]] = defaultdict(list)
+        for rank, call in column.items():
+            hosts[home[rank]].append(call)
+        for host, own in hosts.items() if len(hosts) > 1 else ():
+            begins = min(call.start + (call.wait or 0) for call in own)
+            spans[host].append((number, begins, max(call.end for call in own)))
+    shares: dict[int, float] = {}
+    for every in spans.values():
+        numbers, starts, ends = np.array(every, dtype=np.int64).T
+        parts = exclusive_ns(starts, ends) / np.maximum(ends - starts, 1)
+        for number, part in zip(numbers.tolist(), parts.tolist(), strict=True):
+            shares[number] = min(part, shares.get(number, 1.0))
+    return {number: part for number, part in shares.items() if part > 0}
 
 
 def members_of(call: Call, column: Mapping[int, Call], data: Inputs) -> Members | None:
@@ -155,10 +184,14 @@ def _exchange(column: Mapping[int, Call]) -> Members | None:
 
 def _alone(column: Mapping[int, Call], data: Inputs) -> float:
     """What the call takes the rank that comes last, the link to itself, ns."""
+    return min(one.end - one.start for one in column.values()) * alone(column, data)
+
+
+def alone(column: Mapping[int, Call], data: Inputs) -> float:
+    """The part of its time that it would take the rank that comes last, the link to itself."""
     rank, last = min(column.items(), key=lambda item: (item[1].end - item[1].start, item[0]))
-    took, transfer = last.end - last.start, last.transfer or 0
-    alone = data.exclusive[rank][last.event_id]
-    return took * alone / transfer if transfer > 0 and alone > 0 else float(took)
+    own, transfer = data.exclusive[rank][last.event_id], last.transfer or 0
+    return own / transfer if transfer > 0 and own > 0 else 1.0
 
 
 def all_members(found: Iterable[Durations], rings: Sequence[Members]) -> list[Members]:

@@ -19,7 +19,7 @@ import numpy as np
 from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.match import widest
 from advisor.metrics.links.cost import Inputs
-from advisor.metrics.links.durations import FEWEST_CALLS, lacks_some, members_of
+from advisor.metrics.links.durations import CALL, FEWEST_CALLS, alone, lacks_some, members_of
 from advisor.metrics.links.locations import MOST_RANKS, Members
 from advisor.metrics.links.ring_blocks import LONG, MOST_ENDS, Block, Lags, block_of
 from advisor.metrics.links.ring_errors import freed, whitening
@@ -44,7 +44,8 @@ class Kind(NamedTuple):
 def ring_kinds(data: Inputs, lost: bool = False) -> list[Kind]:
     """Of every group's rings of at least three ranks the kinds of calls that take most time.
 
-    ``lost``: those of which ranks were not read too.
+    Ranks leave a call that shares its links by what the others leave of these. ``lost``: those of
+    which ranks were not read too.
     """
     groups: dict[Members, dict[tuple[str, int], list[Mapping[int, Call]]]] = defaultdict(
         lambda: defaultdict(list)
@@ -58,6 +59,7 @@ def ring_kinds(data: Inputs, lost: bool = False) -> list[Kind]:
             and wire_name(call) in PASSES
             and 2 < len(members.ranks) <= (LONG if data.gloo else MOST_RANKS)
             and call.bytes
+            and (data.gloo or alone(column, data) > 1 - CALL)
             and (
                 (call.t_is == "matched" and set(members.ranks) == column.keys())
                 or (lost and len(members.ranks) <= LONG and lacks_some(members, column))

@@ -41,7 +41,7 @@ _MOST_OFF = 0.3
 """Ends are off a known pattern by up to this part of how far it sets them apart: gloo's slow links
 leave a fifth of it."""
 _Key = tuple[Block, bytes, bool, Assumed]
-_Links = tuple[bool, float, float]
+_Links = tuple[bool, bool, float, float]
 
 
 class Patterns:
@@ -123,11 +123,12 @@ class Patterns:
         if lags.gloo:
             # One distant host may be all that calls of few bytes wait for.
             apart = (0.0, 1.0) if place is not None and place.latency else (1.0,)
-            return {(False, INSIDE, hop) for hop in apart}
+            return {(True, False, INSIDE, hop) for hop in apart}
         # NICs that are slow hide who writes over NVLink.
         written = (True,) if (place and not place.inside) or roughly else (False, True)
         fast = _INSIDE[1:2] if roughly else _INSIDE if place else _HEALTHY
-        return set(product(written, fast, (0.0,)))
+        early = (True,) if lags.long else (True, False)
+        return set(product(early, written, fast, (0.0,)))
 
     def _wanted(
         self,
@@ -183,10 +184,10 @@ class Patterns:
         found: dict[_Key, tuple[Left, ...]] = {}
         for block in lags.blocks:
             loops = np.unique(_loops(block))
-            alike: dict[tuple[bool, bool], list[_Key]] = defaultdict(list)
+            alike: dict[tuple[bool, bool, bool], list[_Key]] = defaultdict(list)
             for key in sorted((own for own in keys if own[0] is block), key=lambda own: own[1:]):
-                alike[any(key[1]), key[2]].append(key)
-            for (some_slow, latency), own in alike.items():
+                alike[any(key[1]), key[2], key[3].early].append(key)
+            for (some_slow, latency, _), own in alike.items():
                 lefts = self._of_block(block, own, loops, some_slow and not latency, latency)
                 found.update(zip(own, lefts, strict=True))
         return found
@@ -205,6 +206,7 @@ class Patterns:
         parts = min(len(loops), numbers * len(loops) // MOST_AT_ONCE + 1)
         pieces = [(key, some) for key in keys for some in np.array_split(loops, parts)]
         together = max(1, MOST_AT_ONCE * parts // (numbers * len(loops)))
+        early = keys[0][3].early  # else it does not show when others came
         tries = block.unread or (None,)
         left: list[list[Left]] = [[] for _ in tries]
         for first in range(0, len(pieces), together):
@@ -216,7 +218,7 @@ class Patterns:
             rows = np.cumsum([len(one) for _, one in some])[:-1]
             whole = np.concatenate(reached, axis=4), np.concatenate(last, 2)
             for own, unread in zip(left, tries, strict=True):
-                own += left_of(settled(block, *whole, unread), block).split(rows)
+                own += left_of(settled(block, *whole, unread if early else None), block).split(rows)
         for first in range(0, len(pieces), parts):
             yield tuple(self._joined(block, own[first : first + parts], latency) for own in left)
 

@@ -34,11 +34,12 @@ MOST_AT_ONCE = 200_000
 
 
 class Assumed(NamedTuple):
-    """What is not known of a ring: which kind of order, whether kernels write over NVLink, how long
-    that takes a slice in a NIC's time, which part of a call's time its messages are on their way
-    between hosts, and the protocol."""
+    """What is not known of a ring: which kind of order, whether who comes early sends before all
+    have come, whether kernels write over NVLink, how long that takes a slice in a NIC's time, which
+    part of a call's time its messages are on their way between hosts, and the protocol."""
 
     order: int
+    early: bool
     written: bool
     fast: float
     hop: float
@@ -81,8 +82,9 @@ class Reach:
         assumed: Assumed,
     ) -> Floats:
         """When each rank leaves one channel at the earliest, by host that it has to wait for, rank,
-        call, loops and level. ``at``: the rank at each of the ring's positions; ``some_slow``:
-        some edge of the block's channels is, so that levels are how slow."""
+        call, loops and level; where nobody sends early, of one host and call. ``at``: the rank at
+        each of the ring's positions; ``some_slow``: some edge of the block's channels is, so that
+        levels are how slow."""
         # Rings whose hosts are alike only turn with the location.
         width = len(within) // max(1, int((~within).sum()))
         turn = int(slow.argmax()) // width * width
@@ -103,11 +105,12 @@ class Reach:
         if times is None:
             times = self._times_of(block, slow, within, loops, latency, some_slow, assumed)
             self._times.keep(alike, times)
-        starts = block.starts_ns[:, at].T[:, :, None, None, None]
-        hosts, own = int(block.hosts.max()) + 1, block.hosts[list(at)]
-        found = np.empty((hosts, len(at), len(block.starts_ns), *times.shape[1:3]))
+        starts, own = block.starts_ns[:, at].T[:, :, None, None, None], block.hosts[list(at)]
+        if not assumed.early:  # one call is as another
+            starts, own = np.zeros_like(starts[:, :1]), np.zeros_like(own)
+        found = np.empty((int(own.max()) + 1, len(at), starts.shape[1], *times.shape[1:3]))
         place = np.argsort(at)
-        together = max(1, MOST_AT_ONCE // (times[0].size * len(block.starts_ns)))
+        together = max(1, MOST_AT_ONCE // (times[0].size * starts.shape[1]))
         for host, row in enumerate(found):
             waits = np.flatnonzero(own == host)
             latest: Floats | None = None

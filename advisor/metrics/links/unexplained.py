@@ -63,12 +63,12 @@ def settled(block: Block, reached: Floats, last: Floats, unread: float | None) -
     """Ends less those of a kernel that ends with its last channel, by rank, call, a loop's bytes
     and level."""
     own = block.hosts[block.read]
-    hosts = int(own.max()) + 1
+    hosts = len(reached) - (unread is not None)
     shape = reached.shape[4:]
     reached = reached.reshape(*reached.shape[:4], -1)
     last = last.reshape(*last.shape[:2], -1)
     off = np.zeros((hosts, 1, 1, 1, reached.shape[4]))
-    found = np.empty((len(own), reached.shape[3], reached.shape[4]))
+    found = np.empty((len(own), len(block.ends_ns), reached.shape[4]))
     moving = np.arange(reached.shape[4])
     for number in range(_MOST_ROUNDS):
         left, later = np.empty(reached.shape[1:]), np.empty(reached.shape[1:])

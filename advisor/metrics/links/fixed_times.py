@@ -17,8 +17,9 @@ from advisor.metrics.links.durations import CALL, Durations
 from advisor.metrics.links.expected import USUAL_TIMES, Assumption
 from advisor.metrics.rings.nccl import PASSES
 
-MANY_TIMES = 2 * USUAL_TIMES
-"""Beyond any of those tables (9.5 at most)."""
+MANY_TIMES = 28.0
+"""Of each pass over the ranks, beyond any nccl-tests table of two hosts, whose rate grows with the
+size as well (benchmarks/calibration.py: 27 for 67 MB and more on AWS p4d, 15 on GCP a3-mega)."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,17 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
     if not families:
         return None
     kinds = max(families.values(), key=lambda own: sum(one.total_ns for one in own))
-    sizes = np.array([one.kind.bytes for one in kinds], dtype=np.float64)
     usual_ns = few_bytes_ns(kinds[0], between)
-    if usual_ns is None or sizes.max() == sizes.min():
+    calls = sum(one.calls for one in kinds)
+    took = sum(math.exp(float(np.median(one.log_ns))) * one.calls for one in kinds) / calls
+    # Calls of nearly one size are off together: the most of them tell that size.
+    by_size: dict[int, Durations] = {}
+    for one in sorted(kinds, key=lambda one: one.calls):
+        by_size[round(8 * math.log2(one.kind.bytes))] = one
+    kinds = list(by_size.values())
+    if usual_ns is None or len(kinds) < 2:
         return None
+    sizes = np.array([one.kind.bytes for one in kinds], dtype=np.float64)
     times = np.exp([float(np.median(one.log_ns)) for one in kinds])
     errors = times * np.hypot([float(np.median(one.errors)) for one in kinds], CALL)
     # A line through the sizes' typical times, weighted, and the error of where it begins.
@@ -53,14 +61,13 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
     spread = np.linalg.inv(design.T @ (weights[:, None] * design))
     begins = float((spread @ design.T @ (weights * times))[0])
     error = 2.0 * math.sqrt(float(spread[0, 0]))
-    took = float(np.average(times, weights=[one.calls for one in kinds]))
     low, high = np.minimum((begins - error, begins + error), times.min()).tolist()
-    if low < MANY_TIMES * usual_ns:
+    passes = PASSES.get(kinds[0].kind.op, 1)
+    if low < MANY_TIMES * passes * usual_ns:
         return None
     added = [max(0.0, ns - USUAL_TIMES * usual_ns) for ns in (low, min(begins, high), high)]
     share = (added[0] / took, added[1] / took, added[2] / took)
-    passes = PASSES.get(kinds[0].kind.op, 1)
-    return Fixed(share, added[1] / passes, sum(one.calls for one in kinds))
+    return Fixed(share, added[1] / passes, calls)
 
 
 def few_bytes_ns(one: Durations, between: Sequence[Assumption]) -> float | None:

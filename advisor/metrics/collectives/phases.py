@@ -82,10 +82,19 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     ]
     per_update = max(1, round(len(passes) / updates)) if passes is not None and updates else 1
     _set_handed_out(calls, chosen, per_update, marked=around.forward_is_marked)
-    if not around.forward_is_marked:
-        for call, early in zip(calls, around.before_backward(), strict=True):
-            if early and call.phase == "other":
-                call.phase = "forward"
+    reducing = {call.group for call in calls if call.is_gradient}
+    for call, early, ahead, tiny in zip(
+        calls, around.before_backward(), around.before_forward(), small, strict=True
+    ):
+        # A unit's parameters are gathered for it, whatever else is marked. What a group that
+        # reduces gradients is handed right before its forward pass are buffers.
+        buffer = ahead and call.op == "broadcast" and call.group in reducing and not tiny
+        if (
+            early
+            and call.phase == "other"
+            and (buffer or call.module is not None or not around.forward_is_marked)
+        ):
+            call.phase = "forward"
 
 
 def _set_handed_out(
@@ -202,6 +211,10 @@ class _Around(NamedTuple):
         """Whether a backward pass runs next, before a step. Outside of one that is a forward pass,
         and a group that reduces there sums activations."""
         return self.next["backward"] < self.next["step"]
+
+    def before_forward(self) -> Any:
+        """Whether a marked forward pass begins next."""
+        return self.next["marked forward"] < self.next["backward"]
 
     def behind_update(self) -> Any:
         """Whether it is between an optimizer's step and a marked forward pass, or the next backward

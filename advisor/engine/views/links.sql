@@ -123,6 +123,6 @@ SELECT p.* REPLACE (least(savings_ns, taken_ns) AS savings_ns,
   measured_gbps / (1 - share_high) AS most_gbps
 FROM (SELECT slow_place.*, exposed_ns, exposed_ns + slowed_ns AS taken_ns FROM slow_place,
   (SELECT avg(exposed_comm_ns) AS exposed_ns FROM rank_step),
-  -- what compute takes longer beside transfers is theirs too
-  (SELECT coalesce(median(cost_ns_per_step), 0) AS slowed_ns FROM overlap_slowdown)) p, facts
+  -- what compute takes longer beside transfers is theirs too; that it takes less is another kernel's shape
+  (SELECT greatest(0, coalesce(median(cost_ns_per_step), 0)) AS slowed_ns FROM overlap_slowdown)) p, facts
 WHERE kind = 'network' AND measured_gbps IS NOT NULL AND share_high < 1;

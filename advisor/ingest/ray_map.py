@@ -23,7 +23,7 @@ from advisor.ingest.ray_task import Done, Job
 from advisor.ingest.unknown import NOT_READ
 from advisor.store.batches import Index, clear_unfinished
 from advisor.store.opening import connect
-from advisor.store.parquet import prepare_parquet
+from advisor.store.parquet import prepare_parquet, refuse_present
 from advisor.store.store import SCHEMA_VERSION
 
 MAX_RETRIES = 3
@@ -89,7 +89,8 @@ def ingest_on_ray(
         if not apart and not together.items:
             raise AdvisorError(_list_failed("nothing could be read", _readable(failed)))
         job = Job(folder, run, lean=lean, force=force)
-        _refuse_present(apart, job)
+        if not force:
+            refuse_present(folder, run, (piece.rank for piece in apart))
         plan = batches(apart, cpus)
         summary = Summary(files=len(items), batches=len(plan))
         written: set[int] = set()
@@ -114,10 +115,7 @@ def ingest_on_ray(
         for batch, done, problem in _run(ray, read_batch, plan, job):
             lost = tuple((item, problem) for piece in batch for item in piece.items)
             count(Done(failed=lost) if done is None else done)
-        notes = [
-            *((item, NOT_READ) for item in ignored),
-            *((item, reason) for item, reason in failed),
-        ]
+        notes = [*((item, NOT_READ) for item in ignored), *failed]
         # A merged trace may tell its ranks late: then it turns up where it was read as one rank.
         together = Piece((*together.items, *later))
         if together.items or notes:
@@ -251,17 +249,6 @@ def _next_number(folder: Path, run: str) -> int:
             "SELECT max(source_id) FROM read_parquet(?, hive_partitioning = false)", [files]
         ).fetchone() or (None,)
     return 0 if largest is None else int(largest) + 1
-
-
-def _refuse_present(apart: Sequence[Piece], job: Job) -> None:
-    present = set() if job.force else Index(job.folder).ranks(job.run)
-    for piece in apart:
-        if piece.rank in present:
-            raise AdvisorError(
-                f"rank {piece.rank} of run '{job.run}' is in this store already",
-                where=str(job.folder),
-                hint="pass --force to replace it, or another --run",
-            )
 
 
 def _check_written(ranks: Iterable[int], job: Job) -> None:

@@ -80,14 +80,10 @@ def finding_trace(store: Store, finding: Finding, *, context: float = 1.0) -> Tr
     offsets = clock_offsets(store, finding.run)
     ranks = [rank for rank in (window.ranks or sorted(offsets)) if rank in offsets]
     margin = round(context * (window.end_ns - window.start_ns))
-    crops = {rank: aligned_window(window, rank, offsets) for rank in ranks}
-    parameters = [
-        ranks,
-        [crops[rank][0] - margin for rank in ranks],
-        [crops[rank][1] + margin for rank in ranks],
-        finding.run,
-        MAX_EVENTS,
-    ]
+    windows = {rank: aligned_window(window, rank, offsets) for rank in ranks}
+    crops = {rank: (start - margin, end + margin) for rank, (start, end) in windows.items()}
+    starts, ends = ([crop[at] for crop in crops.values()] for at in (0, 1))
+    parameters = [[*crops], starts, ends, finding.run, MAX_EVENTS]
     found = rows(store, _EVENTS_SQL, parameters)
     calls = rows(store, _CALLS_SQL, parameters)
     if not found and not calls:
@@ -96,12 +92,12 @@ def finding_trace(store: Store, finding: Finding, *, context: float = 1.0) -> Tr
             hint="give the trace files, not findings.json, and ingest without --lean",
         )
     for row in found:
-        _clip(row, crops[row["rank"]][0] - margin, crops[row["rank"]][1] + margin)
+        _clip(row, *crops[row["rank"]])
     for row in [*found, *calls]:
         row["start_ns"] += offsets[row["rank"]]
     for row in calls:
         row["end_ns"] += offsets[row["rank"]]
-    start = crops[ranks[0]][0] + offsets[ranks[0]]
+    start = windows[ranks[0]][0] + offsets[ranks[0]]
     end = start + window.end_ns - window.start_ns
     origin = min([start, *(row["start_ns"] for row in [*found, *calls])])
     events = [

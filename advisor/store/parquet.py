@@ -12,7 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,18 @@ def prepare_parquet(folder: Path, *, schema_version: int) -> None:
         write_atomic(marker, json.dumps({"schema_version": schema_version, "layout": _LAYOUT}))
 
 
+def refuse_present(folder: Path, run: str, ranks: Iterable[int | None]) -> None:
+    """Raise :class:`AdvisorError` for the first of ``ranks`` that the store in ``folder`` has."""
+    present = Index(folder).ranks(run)
+    for rank in ranks:
+        if rank in present:
+            raise AdvisorError(
+                f"rank {rank} of run '{run}' is in this store already",
+                where=str(folder),
+                hint="pass --force to replace it, or another --run",
+            )
+
+
 def write_parquet(
     con: Any,
     folder: Path,
@@ -82,16 +94,8 @@ def write_parquet(
     """
     prepare_parquet(folder, schema_version=schema_version)
     ranks = con.execute("SELECT run, rank FROM rank ORDER BY ALL").fetchall()
-    if not force:
-        index = Index(folder)
-        present = {run: index.ranks(run) for run in {run for run, _ in ranks}}
-        for run, rank in ranks:
-            if rank in present[run]:
-                raise AdvisorError(
-                    f"rank {rank} of run '{run}' is in this store already",
-                    where=str(folder),
-                    hint="pass --force to replace it, or another --run",
-                )
+    for run in () if force else dict.fromkeys(run for run, _ in ranks):
+        refuse_present(folder, run, (rank for its_run, rank in ranks if its_run == run))
     for (run,) in con.execute("SELECT run FROM run ORDER BY ALL").fetchall():
         mine = [rank for its_run, rank in ranks if its_run == run]
         default = f"{mine[0]}-{mine[-1]}-{len(mine)}" if mine else f"none-{_inputs(con, run)}"

@@ -15,7 +15,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from advisor import __version__
 from advisor.config.atomic_files import write_atomic
@@ -34,10 +34,8 @@ _SEEDED = 0.01
 _TIMES_OWN_SPREAD = 3.0
 
 
-class Confirmation(BaseModel):
+class Confirmation(BaseModel, extra="forbid"):
     """A candidate's gain in the search and in the fresh pairs; shares as in Recommendation."""
-
-    model_config = ConfigDict(extra="forbid")
 
     changes: Configuration
     search_gain_share: float | None  # None where it was confirmed without a search
@@ -49,10 +47,8 @@ class Confirmation(BaseModel):
     confirmed: bool
 
 
-class Recommendation(BaseModel):
+class Recommendation(BaseModel, extra="forbid"):
     """recommendation.json. Shares are of the step: 0.05 = 5 % faster than the present setting."""
-
-    model_config = ConfigDict(extra="forbid")
 
     schema_version: int = 1
     advisor_version: str = __version__

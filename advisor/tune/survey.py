@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from advisor.config.atomic_files import write_atomic
 from advisor.config.own import OwnAxis, OwnJob, OwnSpace
@@ -55,13 +55,11 @@ _COMMUNICATION = (
 _OF_FIRST_RANK = ("world_size", "backend", "device", "micro_batches", "built")
 
 
-class Survey(BaseModel):
+class Survey(BaseModel, allow_inf_nan=False):
     """survey.json. ``exposed_share``: communication that nothing hides, of the step; None where
     the recording cannot be read. ``diagnosis`` is the verdict's title, ``findings`` rule: share of
     the step that it may save at most. ``seconds``: all of it, ``trial_s``: its run alone.
     """
-
-    model_config = ConfigDict(allow_inf_nan=False)
 
     world_size: int = Field(ge=1, le=MOST_RANKS)
     backend: str

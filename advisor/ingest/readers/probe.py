@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
+from pydantic import BaseModel, FailFast, Field, ValidationError
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers._json import read_document
@@ -32,10 +32,8 @@ _MARK = re.compile(rb'"format"\s*:\s*"advisor-probe"')
 _Microseconds = Annotated[float, Field(ge=1e-3, le=1e12)]  # a nanosecond to eleven days
 
 
-class _Lazy(BaseModel):
+class _Lazy(BaseModel, extra="ignore", defer_build=True):
     """Built when it is first used: every start imports this reader."""
-
-    model_config = ConfigDict(extra="ignore", defer_build=True)
 
 
 class _Collective(_Lazy):

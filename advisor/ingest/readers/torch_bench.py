@@ -130,8 +130,8 @@ def _take(
         harvest.dropped["row without a figure"] += 1
         return
     one = Measurement.timed(canonical_op(op) or "unknown", ranks, round(size), size / algbw / 1e3)
-    printed = {"algbw_gbps": algbw, "busbw_gbps": busbw}
-    harvest.add(one._replace(dtype="float32", table=number, device=device, **printed))
+    one = one._replace(dtype="float32", table=number, device=device)
+    harvest.add(one._replace(algbw_gbps=algbw, busbw_gbps=busbw))
 
 
 def _number(text: str) -> float:

@@ -241,8 +241,9 @@ def _fitted(store: Store, run: str, op: str, size: int | None) -> Fit | None:
     factor = bus_factor(op, size)
     if not found or factor is None:
         return None
-    fitted = itemgetter("alpha_ns", "beta_ns_per_byte", "k", "m")(found[0])
-    return Fit(*fitted, factor, found[0]["n_star_bytes"], found[0]["largest_bytes"] or 0)
+    row = found[0]
+    alpha, beta, k, m = itemgetter("alpha_ns", "beta_ns_per_byte", "k", "m")(row)
+    return Fit(alpha, beta, k, m, factor, row["n_star_bytes"], row["largest_bytes"] or 0)
 
 
 def _ceiling_of(store: Store, run: str, op: str, size: int | None) -> tuple[float | None, str]:

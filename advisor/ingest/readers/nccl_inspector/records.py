@@ -154,23 +154,17 @@ class Inspector:
             kept += 1
         return kept, dropped
 
-    def _take(self, operation: Operation, dropped: Counter[str]) -> None:
-        member = operation.member
+    def _take(self, one: Operation, dropped: Counter[str]) -> None:
+        member = one.member
         self.members.add(member)
         kind = Kind(
-            operation.op,
-            member.ranks,
-            operation.message_bytes,
-            operation.size_bytes,
-            operation.algorithm,
-            operation.protocol,
+            one.op, member.ranks, one.message_bytes, one.size_bytes, one.algorithm, one.protocol
         )
-        self.durations.setdefault(kind, Sample()).add(operation.time_us)
-        if operation.algbw_gbps and operation.busbw_gbps is not None:
-            factor = operation.busbw_gbps / operation.algbw_gbps
-            self.factors[operation.op, member.ranks] = factor
+        self.durations.setdefault(kind, Sample()).add(one.time_us)
+        if one.algbw_gbps and one.busbw_gbps is not None:
+            self.factors[one.op, member.ranks] = one.busbw_gbps / one.algbw_gbps
         if len(self.operations) < MAX_KEPT:
-            self.operations.append(operation)
+            self.operations.append(one)
         else:
             dropped["over the bound of kept records"] += 1
 
@@ -232,22 +226,13 @@ def _operation(
     told: dict[str, float | None] = {f"{prefix}_sn": seq, "p2p_peer": peer, "event_trace_ts": start}
     told |= {f"{prefix}_algobw_gbs": algbw, f"{prefix}_busbw_gbs": busbw}
     count_unusable(perf, told, unusable)
+    algorithm = algorithm and algorithm_name(algorithm)
+    protocol = protocol and protocol_name(protocol)
+    by_host = source == "collective_cpu"
     return Operation(
-        member,
-        op,
-        algorithm_name(algorithm) if algorithm is not None else None,
-        protocol_name(protocol) if protocol is not None else None,
-        seq,
-        size,
-        time_us,
-        algbw,
-        busbw,
-        peer,
-        start,
-        end,
-        dumped_us,
-        source == "collective_cpu",
-    )
+        member, op, algorithm, protocol, seq, size, time_us, algbw, busbw, peer,
+        start, end, dumped_us, by_host,
+    )  # fmt: skip
 
 
 def _times(trace: Any, prefix: str) -> tuple[int | None, int | None]:

@@ -16,10 +16,10 @@ from advisor.model.nccl.version import NcclVersion, parse_version
 def keep_to_releases(collected: Collected) -> None:
     """By the releases that a line's host prints, else the run's; without any nothing changes."""
     of_host: defaultdict[str, set[NcclVersion]] = defaultdict(set)
-    for kept, fact in collected.of(Fact):
-        if (fact.kind, fact.name) == ("version", "nccl"):
+    for kept, said in collected.of(Fact):
+        if (said.kind, said.name) == ("version", "nccl"):
             try:
-                of_host[kept.slot.host].add(parse_version(str(fact.value)))
+                of_host[kept.slot.host].add(parse_version(str(said.value)))
             except AdvisorError:  # as garbled as a log may be: a release that is not known
                 continue
     every = {release for own in of_host.values() for release in own}

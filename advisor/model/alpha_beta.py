@@ -141,8 +141,8 @@ def fit(
     low, high = np.minimum(low, (alpha, beta)), np.maximum(high, (alpha, beta))
     if not (single or misfit):
         least, most = float(sizes.min()), float(sizes.max())
-        off = 2 * _OFF * most / (most - least) * (alpha + m * least * beta / k)
-        low[0], high[0] = max(0.0, min(low[0], alpha - off)), max(high[0], alpha + off)
+        unsure = 2 * _OFF * most / (most - least) * (alpha + m * least * beta / k)
+        low[0], high[0] = max(0.0, min(low[0], alpha - unsure)), max(high[0], alpha + unsure)
     predicted = k * alpha + m * sizes * beta
     total = float(((times - times.mean()) ** 2).sum())
     return AlphaBeta(

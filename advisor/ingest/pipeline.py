@@ -22,7 +22,7 @@ from advisor.ingest.paths import Found, expand
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
 from advisor.ingest.trial_end import refuse_failed_trial
 from advisor.ingest.unknown import KNOWN, NOT_READ, why_unknown
-from advisor.store.batches import INGESTED
+from advisor.store.batches import INGESTED, has_rows
 from advisor.store.notes import OTHER_FORMAT
 from advisor.store.running import was_stopped
 from advisor.store.store import Store, is_store
@@ -85,7 +85,7 @@ def read_sources(
     Raises :class:`AdvisorError` for input that cannot be used; the store then holds nothing of
     this run.
     """
-    begun = _has_ranks(context)
+    begun = has_rows(context.con, "rank", context.run)  # read elsewhere, and here already
     try:
         _read_all(context, chosen, skipped)
         return
@@ -115,12 +115,6 @@ def _raise_if_full(failed: ReaderFailedError) -> None:
     cause = failed.__cause__
     if isinstance(cause, duckdb.Error) and database_error(cause, None) is not None:
         raise cause
-
-
-def _has_ranks(context: ReadContext) -> bool:
-    """Whether ranks of this run were read elsewhere, and their rows are there already."""
-    query = "SELECT 1 FROM rank WHERE run = ? LIMIT 1"
-    return bool(context.con.execute(query, [context.run]).fetchall())
 
 
 def _read_all(
@@ -205,9 +199,9 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
 def refuse_nothing(store: Store, run: str) -> None:
     """Raise AdvisorError when the files of ``run`` gave nothing: there is nothing to diagnose."""
     con = store.con
-    for table in ("event", "topology", "link", "nccl_choice", "bench", "flight", "collective"):
-        if con.execute(f"SELECT 1 FROM {table} WHERE run = ? LIMIT 1", [run]).fetchall():
-            return
+    tables = ("event", "topology", "link", "nccl_choice", "bench", "flight", "collective")
+    if any(has_rows(con, table, run) for table in tables):
+        return
     sources = con.execute(
         "SELECT path, note, format FROM source WHERE run = ? "
         "ORDER BY format = 'unknown', source_id",

@@ -66,9 +66,8 @@ def rules_line(report: FindingsReport, why_not: str = "", run: str | None = None
     """
     if run is not None:
         own = [outcome for outcome in report.outcomes if outcome.run == run]
-        report = report.model_copy(update={"outcomes": own})
         findings = [item for item in report.findings if item.run == run]
-        report = report.model_copy(update={"findings": findings})
+        report = report.model_copy(update={"outcomes": own, "findings": findings})
     counts = outcome_counts(report)
     values = {
         "findings": len(report.findings),

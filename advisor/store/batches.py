@@ -35,6 +35,11 @@ _DUCKDBS = "tmp_"
 """How DuckDB calls a file until it is whole, unless told not to."""
 
 
+def has_rows(con: Any, table: str, run: str) -> bool:
+    """Whether a table holds anything of a run."""
+    return bool(con.execute(f"SELECT 1 FROM {table} WHERE run = ? LIMIT 1", [run]).fetchall())
+
+
 class Batch(NamedTuple):
     """What one writer wrote at once. ``token`` is part of its files' names.
 

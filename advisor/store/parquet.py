@@ -27,6 +27,7 @@ from advisor.store.batches import (
     Index,
     clear_unfinished,
     finish,
+    has_rows,
     new_token,
     run_folder,
 )
@@ -106,7 +107,7 @@ def write_parquet(
             number=Index(folder).next_number(),
             ranks=tuple(rank for rank in mine if rank not in rows_only),
             rows_of=tuple(rank for rank in mine if rank in rows_only),
-            tables=tuple(table for table in PER_RUN if _has_rows(con, table, run)),
+            tables=tuple(table for table in PER_RUN if has_rows(con, table, run)),
         )
         _write_batch(con, folder, written)
         if alone:
@@ -122,10 +123,6 @@ def _alone_in(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(marker, fcntl.LOCK_EX)
         yield
-
-
-def _has_rows(con: Any, table: str, run: str) -> bool:
-    return bool(con.execute(f"SELECT 1 FROM {table} WHERE run = ? LIMIT 1", [run]).fetchall())
 
 
 def _write_batch(con: Any, folder: Path, batch: Batch) -> None:

@@ -174,9 +174,8 @@ def make_plan(
     own = own or Own()
     per_node = cluster.machine.gpus_per_node
     for layout in layouts(shape, gpus, per_node, batch, own, sequence=length):
-        for less in settings.spared(
-            own.recompute
-        ):  # recomputing is for what does not fit without it
+        # Recomputing is for what does not fit without it.
+        for less in settings.spared(own.recompute):
             one = estimated(layout, less)
             if one.fits:
                 break

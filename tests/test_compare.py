@@ -371,6 +371,7 @@ def cause_of(run: str, saving: int, **values: Any) -> Finding:
         # The base has it too: what it costs more is why.
         ([cause_of("a", 10), cause_of("b", 60)], ("b-60", 50, False)),
         ([cause_of("a", 60), cause_of("b", 60)], None),
+        ([cause_of("a", 40), cause_of("b", 60)], None),  # of both, and less than half
         ([cause_of("a", 60, ranks=[0]), cause_of("b", 60)], ("b-60", 60, True)),
         # Too little of the difference; what is no cause; what may not be.
         ([cause_of("b", 9)], None),

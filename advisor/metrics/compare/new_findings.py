@@ -10,6 +10,8 @@ from advisor.metrics.compare.changes import MOST_OF
 
 # What may give nothing, and time that is lost with nobody behind it, are no causes.
 _NO_CAUSE = frozenset({Basis.OPTION, Basis.LOSS})
+_OF_BOTH = 0.5
+"""Of the difference: what both runs have, in one of them more, is not why where it is less."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,10 @@ def new_finding(
     for item in findings:
         if item.run != slower or item.savings_ns is None or item.basis in _NO_CAUSE:
             continue
+        is_new = _cause(item) not in before
         more_ns = item.savings_ns - before.get(_cause(item), 0)
-        if more_ns >= MOST_OF * difference_ns > 0:
-            found.append(NewFinding(item, more_ns, _cause(item) not in before))
+        if more_ns >= (MOST_OF if is_new else _OF_BOTH) * difference_ns > 0:
+            found.append(NewFinding(item, more_ns, is_new))
     return max(found, key=_expected_ns, default=None)
 
 

@@ -214,7 +214,7 @@ def load(
 
         names = hide_names(made, share_key())
         return Run(made, command=names.hidden_command(command, [str(path) for path in paths]))
-    if len(paths) == 1 and Path(paths[0]).is_dir():
+    if len(paths) == 1 and Path(paths[0]).is_dir() and not lean:  # a second one takes memory too
         read._folder = Path(paths[0])
     return read
 

@@ -56,7 +56,7 @@ class Progress:
 
     def _left(self) -> str:
         seconds = self._sweep.left_s
-        if seconds is None:
+        if not seconds:
             return ""
         minutes = f"about {seconds / 60:.0f} min"
         return f"  ({minutes if seconds >= 90 else f'{seconds:.0f} s'} left)"

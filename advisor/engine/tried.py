@@ -18,6 +18,7 @@ def note_of(tried: Tried) -> Note:
         recording=tried.recording,
         changed=[(name, *pair) for name, pair in tried.changed.items()][:_MOST],
         helped=tried.helped,
+        needed=tried.difference.steps_needed,
         gain_ns=gain_ns,
         low_ns=low_ns,
         high_ns=high_ns,

@@ -128,6 +128,7 @@ def _most(found: Comparison, row: RunFigures, change: Difference) -> str:
             "ns": new.more_ns,
             "is_new": new.is_new,
             "is_gone": change.share < 0,
+            "base": shorten_middle(found.base.run, _MOST_NAME),
         }
         return say(COMPARED, "cause", values)
     base, other = found.parts.get(found.base.run), found.parts.get(row.run)

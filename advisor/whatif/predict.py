@@ -78,6 +78,7 @@ def predict(
     extrapolates: bool = False,
     identified: bool = True,
     comes_and_goes: bool = False,
+    last_is_least: bool = False,
 ) -> Prediction | None:
     """Replay every step with and without the change; None when the change cannot be made.
 
@@ -86,6 +87,7 @@ def predict(
     are the same (change, base) under the model's parameters one sigma to either side;
     ``identified`` is whether the trace says anything of those. What ``comes_and_goes`` between
     steps (a pause of one rank) counts with its mean over them, else the typical step's change.
+    ``last_is_least``: the last step's change counts as the others' mean where it is less.
     """
     deltas, replays, measured = [], [], []
     for program in programs:
@@ -102,6 +104,8 @@ def predict(
         measured.append(program.measured_ns)
     if not deltas:
         return None
+    if last_is_least and len(deltas) > 1:
+        deltas[-1] = min(deltas[-1], float(np.mean(deltas[:-1])))
     replayed_of = float(np.median(measured))
     step = float(programs[0].run_step_ns or replayed_of)
     delta = float(np.mean(deltas) if comes_and_goes else np.median(deltas))
@@ -249,15 +253,15 @@ def predict_without_lateness(
 ) -> Prediction | None:
     """The step if these ranks took no longer than the others between common calls.
 
-    What a rank does before a step's first work is of the device's step before, and of none where
-    that was not recorded: the last one does not count, as in the view ``closed_step``.
+    What a rank does before a step's first work is of the device's step before: the last one ends
+    without (see the view ``closed_step``), so that it tells the least of what it would give.
     """
     alone = len(programs) == 1
-    closed = programs[:-1] if len(programs) > 2 and programs[0].timeline == "device" else programs
     return predict(
-        closed,
+        programs,
         lambda p: without_lateness(p, ranks, alone=alone) if {*ranks} <= p.items.keys() else None,
         comes_and_goes=True,
+        last_is_least=len(programs) > 2 and programs[0].timeline == "device",
     )
 
 

@@ -437,7 +437,7 @@ SELECT rank, ns, ns - (SELECT median(p.ns) FROM own p WHERE p.rank <> o.rank) AS
 
 -- Per rank what its host did in at least half of the device time that it costs more than the others' hosts.
 --   kind: as in host_gap
---   name: as in rank_gap_kind
+--   name, longest_ns: as in rank_gap_kind
 --   more_ns: per step, than the mean of the others
 --   shared: the others wait there as well, in more than half as many steps and places: it takes longer to
 --     catch up
@@ -445,7 +445,7 @@ CREATE VIEW host_doing AS
 WITH waits AS (
   SELECT rank, kind, count(DISTINCT event_id) AS n FROM host_gap SEMI JOIN gap_step USING (kind, step)
   WHERE kind IN ('synchronisation', 'blocking-copy', 'barrier') GROUP BY rank, kind)
-SELECT g.rank, kind, name, g.more_ns, coalesce((SELECT median(o.n) > w.n / 2 FROM waits w
+SELECT g.rank, kind, name, longest_ns, g.more_ns, coalesce((SELECT median(o.n) > w.n / 2 FROM waits w
   JOIN rank r ON r.rank <> w.rank LEFT JOIN waits o ON o.rank = r.rank AND o.kind = w.kind
   WHERE w.rank = g.rank AND w.kind = g.kind GROUP BY w.n), false) AS shared
 FROM (

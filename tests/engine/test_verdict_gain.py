@@ -166,3 +166,13 @@ def test_waiting_in_turn_is_named_where_it_is_most_of_a_loss(ms: int, in_turn: b
     assert (verdict.kind, verdict.reason) == ("lossy", "exposed")
     assert verdict.values["in_turn"] is in_turn
     assert ("look at rank 2" in verdict.next_steps) is in_turn
+    assert ("no single culprit" in verdict.title) is in_turn
+
+
+def test_a_rank_that_most_of_the_waiting_is_for_is_in_the_verdict() -> None:
+    """«No single culprit» stood over a first step that named rank 3."""
+    waits = finding("jitter", 7, probability=None, basis=Basis.LOSS, severity="info",
+                    evidence={"facts": {"mostly": [3]}})  # fmt: skip
+    it = situation(findings=[waits], shares=shares(exposed=0.12))
+    with Sandbox(None, RUN) as sandbox:
+        assert "mostly for rank 3" in in_words(decide(it), it, sandbox).title

@@ -149,12 +149,14 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
             if (v := found.evidence.facts.get(k))
         }
     elif decision.kind in (VerdictKind.LOSSY, VerdictKind.HEALTHY):
-        option = next(iter(options(it)), None)
+        option, waits = next(iter(options(it)), None), waits_in_turn(it)
+        if waits is not None and (mostly_of := waits.evidence.facts.get("mostly")):
+            values["mostly"] = mostly_of
         values |= {"most_exposed": it.most_exposed,
                    "option": option.title if option else None,
                    "option_ns": option.most_ns() if option else None,
                    "possible": possible_cause(decision, it),
-                   "in_turn": waits_in_turn(it) is not None,
+                   "in_turn": waits is not None,
                    "no_room": has_no_room(it),
                    "explained": is_explained(decision, it)}  # fmt: skip
         if it.shares is not None and it.shares.wait_known:

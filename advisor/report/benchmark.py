@@ -10,7 +10,8 @@ from advisor.store.store import Store
 from advisor.vocabulary.words import estimate, short
 
 _SQL = """
-SELECT a.op, a.group_size AS ranks, a.alpha_ns, a.alpha_low_ns, a.alpha_high_ns,
+SELECT a.op, a.group_size AS ranks, a.k * a.alpha_ns AS latency_ns,
+  a.k * a.alpha_low_ns AS latency_low_ns, a.k * a.alpha_high_ns AS latency_high_ns,
   a.beta_ns_per_byte, a.beta_low_ns_per_byte, a.beta_high_ns_per_byte, a.n_star_bytes,
   (SELECT max(b.busbw_gbps) FROM bench b WHERE b.run = a.run AND b.op = a.op
    AND b.ranks = a.group_size AND b.tool = a.origin AND b.src IS NULL) AS best
@@ -20,18 +21,18 @@ ORDER BY a.op <> 'all_reduce', a.op, a.group_size
 
 
 def fits(store: Store, run: str) -> Table | None:
-    """α, β, n* and the best bus bandwidth per operation and ranks; None without a fit."""
+    """Latency, β, n* and the best bus bandwidth per operation and ranks; None without a fit."""
     found = rows(store, _SQL, [run])
     if not found:
         return None
     return Table(
         title=on_page("fitted"),
-        columns=["operation", "ranks", "α", "β, ns/B", "n*", "best busbw, GB/s"],
+        columns=["operation", "ranks", "latency", "β, ns/B", "n*", "best busbw, GB/s"],
         rows=[
             [
                 row["op"],
                 row["ranks"],
-                estimate(row["alpha_ns"], row["alpha_low_ns"], row["alpha_high_ns"]),
+                estimate(row["latency_ns"], row["latency_low_ns"], row["latency_high_ns"]),
                 _with_ends(
                     row["beta_ns_per_byte"],
                     row["beta_low_ns_per_byte"],

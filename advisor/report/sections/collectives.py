@@ -214,7 +214,7 @@ def _bench_ceiling(store: Store, run: str, op: str, ranks: int | None) -> tuple[
 
 
 def curve_words(fit: Fit, groups: Sequence[CallGroup] = ()) -> str:
-    """α, β and how far the curve is more than a guess; ``groups`` are the points it is drawn by."""
+    """The terms, and how far the curve is more than a guess; ``groups`` are its points."""
     off = [
         max(group.busbw_gbps / drawn, drawn / group.busbw_gbps)
         for group in groups
@@ -223,7 +223,7 @@ def curve_words(fit: Fit, groups: Sequence[CallGroup] = ()) -> str:
     worst = max(off, default=1.0)
     return on_page(
         "curve",
-        alpha_ns=fit.alpha_ns,
+        latency_ns=fit.k * fit.alpha_ns,
         beta=significant(fit.beta_ns_per_byte),
         misses=worst if worst >= _MISSES else None,
     )

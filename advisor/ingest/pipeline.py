@@ -189,7 +189,10 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
         among = f": one {reason}" if reason else ""
         first = next((source for source, why in skipped if why == NOT_READ), None)
         if not reason and first is not None:
-            among = f": the first {why_unknown(first).reason}"
+            told, hint = why_unknown(first)[:2]
+            if len(found) == 1:
+                raise AdvisorError(told, where=str(first.path), hint=hint)
+            among = f": the first {told}"
         raise AdvisorError(
             f"none of the {len(found)} files is a trace or log ({names}{more}){among}", hint=hint
         )

@@ -45,6 +45,12 @@ _FOREIGN = (
     (rb"speedscope\.app/file-format-schema", "is a speedscope profile of Python's stacks",
      "record the steps with PyTorch's profiler or Nsight Systems"),
     (rb"^==\d+== NVPROF", "is nvprof's text", "record with Nsight Systems, nvprof's successor"),
+    # pytorch/pytorch torch/autograd/profiler_util.py
+    (rb"\bName +Self CPU %", "is a printed table of torch's profiler: sums, without times",
+     "pass the trace of every rank: prof.export_chrome_trace(f'rank{rank}.json')"),
+    # deepspeedai/DeepSpeed deepspeed/utils/comms_logging.py
+    (rb"^Comm\. Op +Message Size +Count", "is DeepSpeed's summary of its calls, without times",
+     "record all ranks: advisor record -- deepspeed train.py"),
     (rb"^\x80[\x02-\x05]", "is a Python pickle (a memory snapshot?), which is never loaded",
      "for torch's flight recorder pass the dumps of all ranks; a memory snapshot has no times"),
 )  # fmt: skip

@@ -227,6 +227,8 @@ def test_a_log_whose_lines_begin_with_a_bracket_is_no_damaged_json(
     [
         ('{"schema": "1.0.2-chakra.0.0.4", "nodes": []}', "Chakra"),
         ('{"$schema":"https://www.speedscope.app/file-format-schema.json"}', "speedscope"),
+        ("---  ---\n   Name    Self CPU %      Self CPU   CPU total %", "torch's profiler"),
+        ("Comm. Op            Message Size        Count\nbroadcast", "DeepSpeed"),
         ("==18148== NVPROF is profiling process 18148, command: python train.py", "nvprof"),
     ],
 )

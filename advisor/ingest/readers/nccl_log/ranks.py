@@ -39,7 +39,7 @@ class Ranks:
         self._world = next(iter(of_size), None)
         self._device_rank: dict[tuple[str, int, str], int] = {}
         if self.has_world:
-            for member in of_size[self._world]:
+            for member in (member for members in of_size.values() for member in members):
                 self._device_rank.setdefault(member.device, member.line.rank)
         self._global: dict[tuple[str, int], int] = {}
         moved: set[str | None] = set()
@@ -147,10 +147,14 @@ def _same_devices(communicators: list[list[Member]], size: int) -> bool:
     """Whether the largest communicators are all over one set of GPUs (so it is everyone).
 
     Two of the largest size over different GPUs are, e.g., two shard groups: the communicator of
-    all ranks was never made, and their ranks are no global ranks.
+    all ranks was never made, and their ranks are no global ranks. A script that starts a program
+    several times has new processes with the same ranks on the same GPUs.
     """
-    devices = {member.device for members in communicators for member in members}
-    return bool(communicators) and len(devices) <= size
+    members = [member for members in communicators for member in members]
+    devices = {member.device for member in members}
+    seats = {(member.host, member.line.bus_id, member.line.rank) for member in members}
+    again = len(seats) <= size and all(bus_id is not None for _, bus_id, _ in seats)
+    return bool(communicators) and (len(devices) <= size or again)
 
 
 def _together(

@@ -268,6 +268,12 @@ def test_of_warnings_without_a_gain_the_surer_one_leads() -> None:
     assert names(rank_findings([noted, nics], RULES)) == [nics.rule, noted.rule]
 
 
+def test_what_a_log_says_stands_before_what_a_benchmark_shows_of_it() -> None:
+    """2,048 GH200, boeschf/nccl-benchmark-on-alps-2025: Slingshot lost packets, and it falls."""
+    falls, lost = finding("benchmark-bandwidth-falls", None), finding("nccl-error", None)
+    assert names(rank_findings([falls, lost], RULES)) == [lost.rule, falls.rule]
+
+
 def test_a_setting_that_gives_more_comes_first_whatever_it_costs() -> None:
     keep = gather("resharding-not-needed", 134_600_000, 92_500_000, 176_700_000)
     prefetch = gather("prefetch-missing", 60_000_000, 36_000_000, 80_000_000)

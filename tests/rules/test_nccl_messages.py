@@ -771,3 +771,10 @@ def test_the_process_that_its_launcher_names_alone_is_the_place(tmp_path: Path) 
     assert [str(item.severity) for item in found.values()] == ["critical"] * 2
     assert found["one"].evidence.facts["local_rank"] == "2"
     assert found["two"].evidence.facts["local_rank"] is None
+
+
+def test_nvshmem_on_one_host_needs_no_transport_between_hosts(tmp_path: Path) -> None:
+    """Four V100 that gathered to the end, hanming-lu/nccl-tests: it was critical."""
+    log = "WARN: init failed for remote transport: ibrc\nPE 0 - Time taken: 0.029785 seconds\n"
+    found = first_causes(tmp_path, {"job": log})
+    assert [str(item.severity) for item in found.values()] == ["info"]

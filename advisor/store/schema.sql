@@ -634,6 +634,8 @@ CREATE TABLE bench_curve (
   drop_from_gbps DOUBLE,            -- what a smaller size reached
   drop_until_bytes BIGINT,          -- the last size of the fall; null where it lasts to the largest
   in_place_ratio DOUBLE,            -- bandwidth in place / out of place, median of the large sizes; null if one is missing
+  apart_ratio DOUBLE,               -- the same at the large size where the two differ most
+  apart_bytes BIGINT,               -- that size
   wrong BIGINT,                     -- wrong elements; null if not checked
   wrong_bytes BIGINT,               -- the smallest size with some
   wrong_sizes INTEGER,              -- sizes with some

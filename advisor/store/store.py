@@ -22,7 +22,7 @@ from advisor.store.running import stoppable
 from advisor.store.stored import connect_stored, damaged
 from advisor.store.target import check_store_target, check_text, database_writing, writing
 
-SCHEMA_VERSION = 17
+SCHEMA_VERSION = 18
 _FREE_SHARE = 0.25
 _FEW_EVENTS = 200_000
 _FEW_BYTES = 4_000_000

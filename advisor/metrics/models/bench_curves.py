@@ -173,7 +173,7 @@ def _row(
         "limit_source": None if limit is None else limit.source,
         "small_us": median(small) if small else None,
         **_fall(curve),
-        "in_place_ratio": _in_place(curve.points),
+        **_in_place(curve.points),
         "wrong": sum(checked) if checked else None,
         "wrong_bytes": wrong[0].bytes if wrong else None,
         "wrong_sizes": len(wrong),
@@ -226,13 +226,21 @@ def _fall(curve: Curve) -> dict[str, Any]:
     }
 
 
-def _in_place(points: Sequence[Point]) -> float | None:
-    ratios = [
-        point.times_us[False] / point.times_us[True]
+def _in_place(points: Sequence[Point]) -> dict[str, Any]:
+    """Bandwidth in place over that out of place: of most large sizes, and of the oddest."""
+    ratios = {
+        point.bytes: point.times_us[False] / point.times_us[True]
         for point in points
         if point.bytes >= LARGE_BYTES and {False, True} <= point.times_us.keys()
-    ]
-    return median(ratios) if len(ratios) >= _TWO else None
+    }
+    if len(ratios) < _TWO:
+        return dict.fromkeys(("in_place_ratio", "apart_ratio", "apart_bytes"))
+    odd = max(ratios, key=lambda size: max(ratios[size], 1 / ratios[size]))
+    return {
+        "in_place_ratio": median(ratios.values()),
+        "apart_ratio": ratios[odd],
+        "apart_bytes": odd,
+    }
 
 
 def _likes(curve: Curve, alike: Alike) -> dict[str, Any]:

@@ -39,3 +39,20 @@ def test_the_verdict_is_of_the_fastest_table(tmp_path: Path) -> None:
         derive(store)
         values = diagnose(store, command="advisor diagnose x").verdict.values
     assert (values["op"], values["best_gbps"]) == ("send_recv", 12.3)
+
+
+def test_a_table_of_small_messages_tells_no_bandwidth(tmp_path: Path) -> None:
+    """ROCm/rccl pull 929: «reaches 0.11 GB/s» was said of messages up to 1 kB."""
+    (tmp_path / "all_reduce.txt").write_text(
+        "#       size         count      type   redop     time   algbw   busbw  error     time   "
+        "algbw   busbw  error\n"
+        "           8             2     float     sum    25.06    0.00    0.00  4e-07    25.95    "
+        "0.00    0.00  4e-07\n"
+        "        1024           256     float     sum    31.25    0.03    0.06  4e-07    16.80    "
+        "0.06    0.11  2e-07\n"
+    )
+    with Store.create() as store:
+        ingest([tmp_path / "all_reduce.txt"], store)
+        derive(store)
+        verdict = diagnose(store, command="advisor diagnose x").verdict
+    assert verdict.title.startswith("all_reduce of 8 B takes 25 µs.")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from advisor.engine.sandbox import Sandbox
+from advisor.metrics.models.bench_curves import SMALL_BYTES
 
 _CURVES = """
 SELECT *, (SELECT any_value(b.device) FROM bench b WHERE b.tool = c.tool AND b.op = c.op
@@ -38,7 +39,8 @@ class Benchmark(NamedTuple):
     mostly latency. None where it is not known. ``lacks_hardware``: neither table nor user names
     the links or NICs of the ``printed`` devices, ``across`` hosts. ``lacks_ranks``: nothing says
     of how many ranks it is, so that its bandwidths are bytes over time and held against nothing.
-    ``lacks_hosts``: the machine is named, but not on which hosts of it the ranks are."""
+    ``lacks_hosts``: the machine is named, but not on which hosts of it the ranks are.
+    ``shows_latency``: no message is large enough to tell a bandwidth."""
 
     op: str
     ranks: int | None
@@ -56,6 +58,7 @@ class Benchmark(NamedTuple):
     across: bool
     lacks_ranks: bool
     lacks_hosts: bool
+    shows_latency: bool
 
 
 def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
@@ -91,6 +94,7 @@ def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
         and first["hosts"] is None
         and not lacks_ranks
         and named,
+        shows_latency=points[-1]["bytes"] <= SMALL_BYTES,
     )
 
 

@@ -462,7 +462,8 @@ BEHIND_A_PLACE = {
         "[rank4]:[E321 02:07:08.414640780 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught "
         "collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=466119168, "
         "NumelOut=466119168, Timeout(ms)=600000) ran for 600067 milliseconds before timing out.",
-        "«Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, ",
+        "«WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=466119168, NumelOut=466119168, "
+        "Timeout(ms)=600000)».",
     ),
     "built": (
         "g1:1:1 [0] /long_pathname_so_that_rpms_can_package_the_debug_info/src/extlibs/rccl/build/"

@@ -140,3 +140,13 @@ def test_a_prefix_behind_a_torn_line_is_of_its_threads_host(tmp_path: Path) -> N
         hosts = store.con.execute("SELECT DISTINCT host FROM topology WHERE host IS NOT NULL")
         assert hosts.fetchall() == [("node",)]
         assert store.con.execute("SELECT src, dst, kind FROM link").fetchall() == [(1, 0, "shm")]
+
+
+def test_hosts_that_are_numbers_are_not_torn(tmp_path: Path) -> None:
+    """Containers of two hosts, whose first processes have one number."""
+    log = tmp_path / "nccl.log"
+    log.write_text("".join(f"{host}:1:9 [0] NCCL INFO Using network IB\n" for host in (1, 11)))
+    with Store.create() as store:
+        ingest([log], store)
+        rows = store.con.execute("SELECT DISTINCT host FROM topology ORDER BY host").fetchall()
+    assert [row for row in rows if row[0]] == [("1",), ("11",)]

@@ -20,11 +20,13 @@ class Hosts:
 
     def whole(self, thread: Thread) -> Thread:
         """The thread as its first line names it: a torn line of another writer leaves something
-        before its host's name, or takes the beginning of that.
+        before its host's name, or takes the beginning of that. Hosts that are numbers, of which 1
+        ends 11, are of logs that were made anonymous.
         """
         known = self._threads.setdefault((thread.pid, thread.tid), thread)
         ends = sorted((known.host, thread.host), key=len)
-        return known if ends[0] and ends[1].endswith(ends[0]) else thread
+        is_torn = bool(ends[0]) and not ends[0].isdigit() and ends[1].endswith(ends[0])
+        return known if is_torn else thread
 
     def see(self, path: str, host: str) -> None:
         """Take the host of a message's prefix."""

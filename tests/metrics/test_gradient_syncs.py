@@ -200,22 +200,25 @@ def test_gradients_are_reduced_again_for_the_same_update_only(
 
 
 @pytest.mark.parametrize(
-    ("op", "group", "module", "phase"),
+    ("op", "size", "group", "module", "phase"),
     [
-        ("broadcast", "0", None, "forward"),  # buffers, by hand
-        ("broadcast", "1", None, "other"),  # to a group that reduces no gradients: data
-        ("all_gather", "0", "layers.0", "forward"),  # a unit's, of which only the root is marked
-        ("all_gather", "0", None, "other"),
+        ("broadcast", 1, "0", None, "forward"),  # buffers, by hand
+        ("broadcast", 9, "0", None, "forward"),  # more than there are parameters
+        ("broadcast", 3, "0", None, "optimizer"),
+        ("broadcast", 9, "1", None, "other"),  # to a group that reduces no gradients: data
+        ("all_gather", 1, "0", "layers.0", "forward"),  # a unit's, of which only the root is marked
+        ("all_gather", 1, "0", None, "other"),
     ],
 )
-def test_what_is_asked_for_right_before_a_marked_forward_pass(
-    op: str, group: str, module: str | None, phase: str
+def test_what_is_asked_for_between_an_update_and_a_marked_forward_pass(
+    op: str, size: int, group: str, module: str | None, phase: str
 ) -> None:
     calls = [
-        Call(0, op, 5, 6, event_id=0, enqueue=5, thread=1, bytes=9 << 20, group=group,
+        Call(0, op, 5, 6, event_id=0, enqueue=5, thread=1, bytes=size << 20, group=group,
              module=module),
         Call(0, "all_reduce", 35, 36, event_id=1, enqueue=35, thread=1, bytes=3 << 20, group="0",
              module="bucket 0"),
     ]  # fmt: skip
-    set_phases(calls, spans(("DistributedDataParallel.forward", 1, 10, 20), (NODE, 1, 30, 40)))
+    set_phases(calls, spans(("Optimizer.step#SGD.step", 1, 1, 2), (NODE, 1, 30, 40),
+                            ("DistributedDataParallel.forward", 1, 10, 20)))  # fmt: skip
     assert [call.phase for call in calls] == [phase, "backward"]

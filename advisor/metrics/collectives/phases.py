@@ -8,7 +8,7 @@ or between one and the optimizer's step.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -74,14 +74,15 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     if passes is not None:
         drop_repeated(calls, passes)
     chosen = [
-        (call, bool(early))
-        for call, behind, early, tiny in zip(
-            calls, around.behind_update(), around.early, small, strict=True
+        (at, bool(early))
+        for at, (call, behind, early, tiny) in enumerate(
+            zip(calls, around.behind_update(), around.early, small, strict=True)
         )
         if behind and not tiny and call.phase == "other" and call.op in _HANDS_OUT
     ]
     per_update = max(1, round(len(passes) / updates)) if passes is not None and updates else 1
-    _set_handed_out(calls, chosen, per_update, marked=around.forward_is_marked)
+    turns = around.last["step"]
+    _set_handed_out(calls, turns, chosen, per_update, marked=around.forward_is_marked)
     reducing = {call.group for call in calls if call.is_gradient}
     for call, early, ahead, tiny in zip(
         calls, around.before_backward(), around.before_forward(), small, strict=True
@@ -98,27 +99,37 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
 
 
 def _set_handed_out(
-    calls: Sequence[Call], behind: Sequence[tuple[Call, bool]], passes: int, *, marked: bool
+    calls: Sequence[Call],
+    turns: Int64s,
+    behind: Sequence[tuple[int, bool]],
+    passes: int,
+    *,
+    marked: bool,
 ) -> None:
     """Gathers behind an update that hand out what was updated: about as many elements as a group
-    reduced in one of ``passes`` backward passes, or in all. Fewer are activations or metrics.
+    reduced in one of ``passes`` backward passes, or in all. Fewer are activations or metrics, more
+    are buffers. ``turns``: which update each call is behind; ``behind``: places of calls, and
+    whether each is early.
 
     Unless the forward pass is ``marked``, they may lie in it: then as many, but for what pads them,
     and early in it. Gathers all along the forward pass are of its layers.
     """
-    reduced, handed, spread = (Counter[str | None]() for _ in range(3))
-    for call in calls:
+    reduced, handed = (defaultdict[str | None, Counter[int]](Counter) for _ in range(2))
+    spread = Counter[str | None]()
+    for call, turn in zip(calls, turns.tolist(), strict=True):
         if call.is_gradient:
-            reduced[call.group] += _elements(call)
-    for call, early in behind:
-        handed[call.group] += _elements(call)
-        spread[call.group] += 0 if early else _elements(call)
-    for call, _ in behind:
-        if call.group not in reduced or spread[call.group] > _AS_MANY * handed[call.group]:
+            reduced[call.group][turn] += _elements(call)
+    for at, early in behind:
+        handed[calls[at].group][int(turns[at])] += _elements(calls[at])
+        spread[calls[at].group] += 0 if early else _elements(calls[at])
+    for call in (calls[at] for at, _ in behind):
+        sent, back = handed[call.group], reduced[call.group]
+        if not back or spread[call.group] > _AS_MANY * sent.total():
             continue
-        share = handed[call.group] / max(reduced[call.group], 1)
+        share = sent.total() / max(back.total(), 1)
         as_many = any(abs(passes_in * share - 1) <= _AS_MANY for passes_in in (1, passes))
-        if passes * share >= 0.5 and (marked or as_many):
+        more = median([*sent.values()]) > (1 + _AS_MANY) * median([*back.values()])
+        if passes * share >= 0.5 and (not more if marked else as_many):
             call.phase = "optimizer"
 
 

@@ -25,10 +25,8 @@ _BOOTSTRAPS = 200
 _SEED = 20_26
 _FREE = 2  # the terms of the line
 _LEAST = 0.05  # of a time on the line that a resampled one keeps
-# Calls of two sizes differ by a tenth for other reasons too (benchmarks/calibration.py: 0.11). Of
-# sizes of a ratio r, that moves the latency's share by a tenth of r / (r - 1): under this ratio by
-# half and more.
-_OFF = 0.1
+# Calls of two sizes differ by a tenth for other reasons too. Of sizes of a ratio r, that moves the
+# latency's share by a tenth of r / (r - 1): under this ratio by half and more.
 _SPAN = 1.25
 # More distinct sizes than this are put in bins of an eighth of an octave.
 _MOST_SIZES = 48
@@ -110,7 +108,7 @@ def fit(
     Robust (medians per size, Huber weights on relative errors) and non-negative. None when the
     operation has no (k, m) or no call has a positive size and time. With ``misfit`` the intervals
     hold how far the sizes lie off one line, as in a benchmark that times each size once or twice;
-    else they hold the scatter of calls of one size, and that of latency what sizes differ by.
+    else they hold the scatter of calls of one size.
     """
     coefficients = terms(op, ranks, algorithm)
     sizes = np.asarray(sizes_bytes, dtype=np.float64)
@@ -139,10 +137,6 @@ def fit(
             draws.append(_solve(*_medians(picked, sizes, times), k, m))
     low, high = np.quantile(np.array(draws), [0.025, 0.975], axis=0)
     low, high = np.minimum(low, (alpha, beta)), np.maximum(high, (alpha, beta))
-    if not (single or misfit):
-        least, most = float(sizes.min()), float(sizes.max())
-        unsure = 2 * _OFF * most / (most - least) * (alpha + m * least * beta / k)
-        low[0], high[0] = max(0.0, min(low[0], alpha - unsure)), max(high[0], alpha + unsure)
     predicted = k * alpha + m * sizes * beta
     total = float(((times - times.mean()) ** 2).sum())
     return AlphaBeta(

@@ -140,7 +140,12 @@ def _by_sheet(
         found.calls,
         "data sheet",
         None,
-        {"healthy": found.nothing, "machines": dict(found.against), "suits": any(alike)},
+        {
+            "healthy": found.nothing,
+            "machines": dict(found.against),
+            "suits": any(alike),
+            "usual_ns": found.usual_ns,
+        },
     )
 
 

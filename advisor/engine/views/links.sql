@@ -111,7 +111,8 @@ GROUP BY process_group;
 --   suits: what calls take is what one of these machines has, so that nothing accuses it
 --   outweighed_ns: what a change that costs memory must give more than; null where it suits, or below a
 --     tenth of the step
---   usual_ns: what a call of few bytes takes between hosts at most on any of these machines, by NCCL
+--   beyond_ns: a call's latency is its hops' up to this: 56 times what NCCL takes for a few bytes there, more
+--     than any published table of two hosts has beside the bytes (benchmarks/calibration.py: 54)
 --   least_gbps: of machines that are faster, the slowest likely network
 --   most_gbps: and the fastest
 CREATE VIEW slow_network AS
@@ -120,7 +121,7 @@ SELECT p.* REPLACE (least(savings_ns, taken_ns) AS savings_ns,
   least(p.savings_ns, taken_ns) / coalesce(of_step_ns, step_ns) AS step_share,
   coalesce((try_cast(evidence AS JSON) ->> '$.suits')::BOOLEAN, false) AS suits,
   CASE WHEN step_share >= 0.1 AND NOT suits THEN least(p.savings_ns, taken_ns) / 0.8 END AS outweighed_ns,
-  (try_cast(evidence AS JSON) ->> '$.usual_ns')::DOUBLE AS usual_ns,
+  56 * (try_cast(evidence AS JSON) ->> '$.usual_ns')::DOUBLE AS beyond_ns,
   measured_gbps / (1 - share_low) AS least_gbps,
   measured_gbps / (1 - share_high) AS most_gbps
 FROM (SELECT slow_place.*, exposed_ns, exposed_ns + slowed_ns AS taken_ns FROM slow_place,

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # Containers often set it: each of the hundreds of processes that tests start would compile all anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo check check-types check-text check-rules check-rules-0 check-rules-1 test test-all test-long fuzz lab lab-quick docs clean
+.PHONY: help demo check check-types check-text check-rules check-rules-0 check-rules-1 test test-all test-slow test-long fuzz lab lab-quick docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,19 +56,23 @@ check-rules-0 check-rules-1:
 PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 # test-all has test run first, unless it has passed for every file as it is now.
 PASSED  := build/test.passed
+# What test reads and diagnoses of recordings, test-all need not.
+KEPT    := build/read-once
 READ    := advisor rules workloads tests fixtures benchmarks docs $(wildcard *.toml *.txt *.yml *.py *.md) Makefile
 CHANGED = find $(READ) -newer $(PASSED) -type f ! -path '*/__pycache__/*' ! -name '*.so' -print -quit
 
 test: ## format, lint, types, layers, rule examples, units, a real recording (in minutes)
-	@mkdir -p build && rm -f $(PASSED) && touch build/test.begun
+	@mkdir -p build && rm -rf $(PASSED) $(KEPT) && touch build/test.begun
 	@$(MAKE) --no-print-directory check
-	$(PYTEST) -m 'not slow and not chromium and not long'
+	ADVISOR_TEST_KEPT=$(KEPT) $(PYTEST) -m 'not slow and not chromium and not long'
 	@mv build/test.begun $(PASSED)
 
 test-all: ## test, and processes, Chromium, Ray, wheels, strategies, documentation
 	@test -e $(PASSED) && test -z "$$($(CHANGED))" || $(MAKE) --no-print-directory test
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	$(PYTEST) -m '(slow or chromium) and not long'
+	@$(MAKE) --no-print-directory --jobs 2 docs test-slow
+
+test-slow:
+	ADVISOR_TEST_KEPT=$(KEPT) $(PYTEST) -m '(slow or chromium) and not long'
 
 # Counting coverage costs a quarter of the time: here alone, of these and the quick tests.
 test-long: $(VENV)/.developed ## what shows more of the same, and coverage: before a release, and beside make fuzz
@@ -91,7 +95,7 @@ lab-quick: $(VENV)/.installed ## root: the same for a few cases, under 5 minutes
 	$(BIN)/python -m benchmarks.lab score build/lab-quick --results build/lab-quick/results.json
 
 docs: $(VENV)/.developed ## build the documentation into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 clean: ## remove what was built, not .venv
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache site

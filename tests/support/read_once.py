@@ -2,7 +2,8 @@
 
 The first test that loads a recording of fixtures/ or of ../shared/data reads and derives it as ever
 and keeps the store in a file that all workers share; the next ones copy its tables. So it is with
-the report by the shipped rules of tables that still hold what was kept. Only
+the report by the shipped rules of tables that still hold what was kept. ``make test-all`` goes on
+with what ``make test`` kept of the same files. Only
 :func:`advisor.api.load` and ``load_runs`` are shortened, into stores in memory. With
 ``ADVISOR_TEST_READ_EVERY_TIME=1`` nothing is kept.
 """
@@ -33,7 +34,7 @@ _READ: WeakKeyDictionary[api.Run, str] = WeakKeyDictionary()
 
 def keep(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """Have stores and reports kept in ``folder``."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     patch.setattr(api, "_read", _reading_once(folder))
     patch.setattr(api.Run, "diagnose", _diagnosing_once(folder))
 

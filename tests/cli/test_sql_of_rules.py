@@ -15,8 +15,6 @@ from advisor.errors import AdvisorError
 from advisor.report.commands import inline_code
 from advisor.store import Store, running
 
-RULES = load_catalogue(())[0]
-
 
 def test_the_query_of_a_rule_runs_with_its_parameters(fixtures_dir: Path) -> None:
     recording = str(fixtures_dir / "gpt2-tiny-ddp-2-slow-rank")
@@ -68,13 +66,13 @@ def test_a_query_without_end_is_stopped(fixtures_dir: Path) -> None:
     assert "--timeout" in answer.exception.hint
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_explain_shows_no_template_code(rule: explain.Rule) -> None:
-    page = explain.explain_rule(rule)
-    assert "{{" not in page
-    assert "{%" not in page
-    assert "assumes: \n" not in page
-    assert not page.rstrip().endswith("assumes:")
+def test_explain_shows_no_template_code() -> None:
+    for rule in load_catalogue(())[0]:
+        page = explain.explain_rule(rule)
+        assert "{{" not in page, rule.id
+        assert "{%" not in page, rule.id
+        assert "assumes: \n" not in page, rule.id
+        assert not page.rstrip().endswith("assumes:"), rule.id
 
 
 def test_a_setting_with_commas_is_one_piece_of_code() -> None:

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from advisor.cli.nccl_model import command
 from advisor.config.hardware import (
+    Machine,
     device_of,
     devices,
     find_device,
@@ -126,9 +127,12 @@ def test_a_machine_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", machine_names())
-@pytest.mark.parametrize("nodes", [1, 2, 16])
-def test_machines_have_topologies_that_predict(name: str, nodes: int) -> None:
-    found = machine(name)
+def test_machines_have_topologies_that_predict(name: str) -> None:
+    for nodes in (1, 2, 16):
+        predicts(machine(name), nodes)
+
+
+def predicts(found: Machine, nodes: int) -> None:
     if (found.nccl_one_node if nodes == 1 else found.nccl_several_nodes) is None:
         with pytest.raises(AdvisorError, match="no NCCL graphs") as refused:
             topology_of(found, nodes)
@@ -163,21 +167,24 @@ def test_the_command_takes_a_machine() -> None:
     assert data["choice"]["time_us"] == pytest.approx(15_815, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", machine_names())
 @pytest.mark.parametrize("per_node", [1, 2, 4])
 def test_groups_that_share_a_nodes_nics_are_not_faster_together_than_the_node(
-    name: str, per_node: int
+    per_node: int,
 ) -> None:
-    found = machine(name)
-    of_amd = device_of(found).vendor == "amd"
-    if of_amd or found.nccl_several_nodes is None or per_node >= found.gpus_per_node:
-        pytest.skip("no NCCL graphs, or no smaller group")
-    whole, part = topology_of(found, 4), topology_of(found, 4, per_node)
-    groups = found.gpus_per_node / per_node
-    for graph in ("ring", "tree"):
-        all_of, one = getattr(whole, graph), getattr(part, graph)
-        together = groups * one.channels * one.bw_inter
-        assert together <= all_of.channels * all_of.bw_inter * 1.001, graph
+    shared = 0
+    for found in map(machine, machine_names()):
+        of_amd = device_of(found).vendor == "amd"
+        if of_amd or found.nccl_several_nodes is None or per_node >= found.gpus_per_node:
+            continue  # no NCCL graphs, or no smaller group
+        shared += 1
+        whole, part = topology_of(found, 4), topology_of(found, 4, per_node)
+        groups = found.gpus_per_node / per_node
+        for graph in ("ring", "tree"):
+            all_of, one = getattr(whole, graph), getattr(part, graph)
+            together = groups * one.channels * one.bw_inter
+            limit = all_of.channels * all_of.bw_inter * 1.001
+            assert together <= limit, (found.name, graph)
+    assert shared > 3
 
 
 def test_replicas_of_a_shard_each_have_their_share_of_one_slow_nic_only() -> None:

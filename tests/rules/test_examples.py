@@ -6,20 +6,14 @@ check).
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from advisor.config.paths import shipped
 from advisor.engine import load_rule, recipes, rule_files
 
-FILES = rule_files(shipped("rules"))
-by_file = pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 
-
-@by_file
-def test_references_exist(path: Path) -> None:
-    rule = load_rule(path)
-    known = {file.stem for file in FILES}
-    assert set(rule.see) <= known | set(recipes())
-    assert {need.capture for need in rule.needs if need.capture} <= set(recipes())
+def test_references_exist() -> None:
+    rules = [load_rule(path) for path in rule_files(shipped("rules"))]
+    seen = {(rule.id, name) for rule in rules for name in rule.see}
+    needed = {(rule.id, need.capture) for rule in rules for need in rule.needs if need.capture}
+    known = {rule.id for rule in rules}.union(recipes())
+    assert not [reference for reference in seen if reference[1] not in known]
+    assert not [reference for reference in needed if reference[1] not in recipes()]

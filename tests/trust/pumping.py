@@ -17,8 +17,11 @@ from typing import Any
 
 LENGTH = 15_000
 _UNBOUNDED = 64
-_EXAMPLES = 4 if os.environ.get("ADVISOR_TEST_EXAMPLES") == "long" else 2
+_LONG = os.environ.get("ADVISOR_TEST_EXAMPLES") == "long"
+_EXAMPLES = 4 if _LONG else 2
 """Of what a repeat repeats."""
+_DRAWN = 16 if _LONG else 4
+"""Texts of drawn letters, and as many of two letters, beside those made from the pattern."""
 _ENDS = ("\x00", "!", "\n\x00")
 _COMMON = " \t0a.-:/_,=\"'[](){}|#\\<>"
 
@@ -41,10 +44,10 @@ def pumped(pattern: re.Pattern[Any]) -> Iterator[str]:
                     seen.add(one)
                     yield one
     letters = sorted({*_COMMON, *(c for c in text if c.isprintable())})
-    units = [*_COMMON, *("".join(rng.choices(letters, k=rng.randint(2, 6))) for _ in range(16))]
+    units = [*_COMMON, *("".join(rng.choices(letters, k=rng.randint(2, 6))) for _ in range(_DRAWN))]
     for unit in units:
         yield unit * (LENGTH // len(unit)) + "\x00"
-    for _ in range(12):
+    for _ in range(_DRAWN):
         one, other = rng.choices(letters, k=2)
         yield one * (LENGTH // 2) + other * (LENGTH // 2) + "\x00"
 

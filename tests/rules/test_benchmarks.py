@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import advisor
 from advisor import api
+from advisor.config.loader import read_plain
 from advisor.findings import Finding
 from advisor.vocabulary.bandwidth import bus_factor
 from advisor.vocabulary.operations import canonical_op
 from tests.support.marks import thinned
 
-TABLES: list[dict[str, Any]] = yaml.safe_load(
-    Path(__file__).with_name("bench_tables.yaml").read_text()
-)
+TABLES: list[dict[str, Any]] = read_plain(Path(__file__).with_name("bench_tables.yaml"))
 RULES = ["bandwidth-below-expected", "benchmark-below-limit", "benchmark-below-others",
          "benchmark-bandwidth-falls", "benchmark-small-messages-slow",
          "benchmark-in-place-differs", "benchmark-wrong-results",

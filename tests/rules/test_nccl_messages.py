@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import advisor
+from advisor.config.loader import read_plain
 from advisor.findings import Finding
 from advisor.model.nccl.messages import messages, named
 from tests.rules.outputs import LOGS, first_causes, first_named, what_differs
@@ -556,7 +556,7 @@ def test_the_way_of_an_error_through_nccl_is_read_where_no_warning_tells_of_it(
         assert "part-call" not in names
 
 
-WENT_ON: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("went_on.yaml").read_text())
+WENT_ON: list[dict[str, Any]] = read_plain(Path(__file__).with_name("went_on.yaml"))
 
 
 @pytest.mark.slow

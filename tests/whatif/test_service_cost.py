@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.cli.whatif import _named
 from advisor.messages import WHATIF, say
-from advisor.report.replayed import gain_kind, gain_words
+from advisor.report.replayed import Replayed, gain_kind, gain_words
 from advisor.whatif.cost import fit_service
 from advisor.whatif.predict import Prediction
 from advisor.whatif.program import Call, Program
@@ -190,10 +189,11 @@ def test_a_step_that_hangs_on_what_the_trace_does_not_tell_is_called_not_known()
     # GIVEN a prediction whose interval holds the step as it is, because of what the trace does
     # not tell WHEN it is put into words THEN it is not known; else there is no sure change
     found = Prediction(90e6, 20e6, 240e6, 200e6, 200e6, -40e6, 180e6, inconclusive=True)
-    assert _named("", found).gain == say(WHATIF, "unknown", {})
-    assert _named("", found._replace(inconclusive=False)).gain == gain_words(-40e6, 110e6, 180e6)
+    assert Replayed("", "", *found).gain == say(WHATIF, "unknown", {})
+    unsure = found._replace(inconclusive=False)
+    assert Replayed("", "", *unsure).gain == gain_words(-40e6, 110e6, 180e6)
     sure = found._replace(high_ns=160e6, gain_low_ns=40e6)
-    assert _named("", sure).gain == gain_words(40e6, 110e6, 180e6)
+    assert Replayed("", "", *sure).gain == gain_words(40e6, 110e6, 180e6)
 
 
 def test_the_words_of_a_gain_follow_its_interval() -> None:

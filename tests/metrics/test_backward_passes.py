@@ -114,6 +114,21 @@ def test_what_a_script_reduces_between_backward_and_its_step_is_gradients() -> N
     assert [one.is_gradient for one in calls] == [False, True, False, False]
 
 
+@pytest.mark.parametrize("thread", [1, 2], ids=["script", "autograd"])
+def test_a_last_bucket_that_waits_for_the_end_of_each_pass_is_of_it(thread: int) -> None:
+    """ZeRO-1 that reduces in each of two micro-batches, what is left at the end of the pass: on
+    autograd's thread that is the backward pass's; a script's own there may scatter activations."""
+    marks = spans(
+        (DDP, 1, 0, 9), (NODE, 2, 10, 20), (DDP, 1, 30, 39), (NODE, 2, 40, 50), (STEP, 1, 60, 70)
+    )
+    calls = [sized("reduce_scatter", at, 1 << 20) for at in (15, 22, 45, 52, 75)]
+    for call in calls[:4]:
+        call.thread = 2 if call.asked in (15, 45) else thread
+    set_phases(calls, marks)
+    assert [one.is_gradient for one in calls] == [thread == 2] * 4 + [False]
+    assert calls[4].phase == "other"
+
+
 @pytest.mark.parametrize(("marked", "phase"), [(False, "forward"), (True, "other")])
 def test_what_runs_before_backward_is_forward_where_no_range_marks_it(
     marked: bool, phase: str

@@ -63,7 +63,7 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     thread = np.array([-1 if c.thread is None else c.thread for c in calls], dtype=np.int64)
     small = _small(calls)
     around = _Around.of(spans, asked)
-    _set_own_phases(calls, spans, asked, thread)
+    _set_own_phases(calls, spans, around, asked, thread)
     set_modules(calls, spans, asked, thread)
     leaves = spans.select(re.compile(rf"^{AUTOGRAD}.*AccumulateGrad"))
     in_hook = _inside(leaves, asked, thread, False) | _inside(
@@ -137,7 +137,9 @@ def _elements(call: Call) -> int:
     return (call.bytes or call.count_bytes() or 0) // (element(call.dtype)[1] or 1)
 
 
-def _set_own_phases(calls: Sequence[Call], spans: Spans, asked: Int64s, thread: Int64s) -> None:
+def _set_own_phases(
+    calls: Sequence[Call], spans: Spans, around: _Around, asked: Int64s, thread: Int64s
+) -> None:
     """Phases by the spans that requests were made in. 'other' is outside of all of them, None where
     no backward pass was seen that a call could have been in."""
     found: list[str | None] = [None] * len(calls)
@@ -146,7 +148,7 @@ def _set_own_phases(calls: Sequence[Call], spans: Spans, asked: Int64s, thread: 
         for index in map(int, np.flatnonzero(chosen)):
             found[index] = phase
 
-    put("backward", _between_nodes(spans, asked, thread))
+    put("backward", _beside_nodes(spans, around, asked, thread))
     for pattern, phase, any_thread in reversed(_PHASES):
         chosen = spans.select(pattern)
         if pattern is _OPTIMIZER:
@@ -218,6 +220,12 @@ class _Around(NamedTuple):
         next_is_step = following["step"] < np.minimum(following["backward"], following["forward"])
         return next_is_step & (last["backward"] > np.maximum(last["step"], last["forward"]))
 
+    def behind_nodes(self) -> Any:
+        """Whether a node of autograd began last, and neither an update nor a marked forward pass
+        has begun since."""
+        last = self.last
+        return last["node"] > np.maximum(last["step"], last["marked forward"])
+
     def before_backward(self) -> Any:
         """Whether a backward pass runs next, before a step. Outside of one that is a forward pass,
         and a group that reduces there sums activations."""
@@ -243,14 +251,15 @@ def _requested(call: Call) -> bool:
     return call.stream is None or call.enqueue is not None
 
 
-def _between_nodes(spans: Spans, asked: Int64s, thread: Int64s) -> Any:
+def _beside_nodes(spans: Spans, around: _Around, asked: Int64s, thread: Int64s) -> Any:
     """Whether a request comes from a backward pass though from no node of it: autograd runs the
-    nodes of a device on a thread of its own, and a hook may run between two of them."""
+    nodes of a device on a thread of its own, and a hook may run between two of them or, where it
+    was queued for the end of the pass, on that thread behind the last."""
     passes = backward_passes(spans)
     if passes is None:
         return np.zeros(len(asked), dtype=bool)
     own = np.setdiff1d(spans.select(NODE).tid, spans.select(STEP).tid)
-    return np.isin(thread, own) & passes.contains(asked)
+    return np.isin(thread, own) & (passes.contains(asked) | around.behind_nodes())
 
 
 def _small(calls: Sequence[Call]) -> list[bool]:

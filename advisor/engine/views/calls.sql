@@ -176,6 +176,7 @@ HAVING avg((c.stream = q.compute_stream)::INT) > 0.5;
 CREATE VIEW gradient_gap AS
 WITH ordered AS (
   SELECT rank, step, process_group, op, bytes, call_id, exposed_transfer_ns,
+    dur_ns - coalesce(wait_ns, 0) AS took_ns,
     coalesce(hidden_ns, 0) AS hidden_ns, end_ns,
     greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns,
     start_ns - lag(end_ns) OVER w AS before_ns,
@@ -194,6 +195,8 @@ WITH ordered AS (
     sum(coalesce(gap_ns, 0)) AS gap_ns, sum(exposed_transfer_ns) FILTER (is_last) AS last_exposed_ns,
     max(bytes) FILTER (is_last) AS last_bytes, max(before_ns) FILTER (is_last) AS before_last_ns,
     median(bytes) FILTER (NOT is_last) AS median_bytes, min(bytes) FILTER (NOT is_last) AS least_bytes,
+    max(took_ns) FILTER (is_last) AS last_ns, median(took_ns) FILTER (NOT is_last) AS middle_ns,
+    min(took_ns) FILTER (NOT is_last) AS least_ns,
     avg(coalesce(to_gather, false)::INT) AS to_gather, avg(coalesce(to_sum, false)::INT) AS to_sum,
     avg(side_by_side::INT) AS side_by_side, arg_max(call_id, exposed_transfer_ns) AS worst_call
   FROM ordered GROUP BY rank, step, process_group, op)
@@ -208,6 +211,9 @@ SELECT process_group, op,
   median(before_last_ns) AS before_last_ns,   -- between the end of the call before it and its start
   median(median_bytes) AS median_bytes,       -- of the calls before it; null where there are none
   median(least_bytes) AS least_bytes,         -- of the smallest of them
+  median(last_ns) AS last_ns,                 -- what the last takes, waiting left out
+  median(middle_ns) AS median_ns,             -- what the calls before it do; null where there are none
+  median(least_ns) AS least_ns,               -- the shortest of them
   median(to_gather) AS to_gather,             -- share right behind which a gather runs
   median(to_sum) AS to_sum,                   -- the same of a reduction that is no gradients'
   median(side_by_side) AS side_by_side,       -- share that ends after the next has begun; null of a single call

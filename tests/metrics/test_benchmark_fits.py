@@ -58,7 +58,7 @@ def test_text_and_report_show_fit_and_hardware(tmp_path: Path) -> None:
     assert verdict.cause == "benchmark"
     assert "A benchmark, not a training run" in page
     assert (verdict.values["device"], verdict.values["limit_gbps"]) == ("A100 SXM 40GB", 300)
-    assert "2.5 µs" in text
+    assert "  35 µs " in text  # of a call: 2 (n - 1) hops of 2.5 µs
     assert "below n* =" in page
     assert "links of A100 SXM 40GB, data sheet" in page
 

@@ -108,7 +108,8 @@ def _title(ranks: Sequence[Parts], subject: str, per_step: str) -> str:
     if subject in ("wait", "exposed") and little:
         return on_page("all-compute")
     # In the order of the bars: ranks' steps differ too.
-    least, *_, most = sorted((ns(row), row.of) for row in ranks)
+    ordered = sorted((ns(row), row.of) for row in ranks)
+    least, most = ordered[0], ordered[-1]
     if subject == "wait":
         return on_page("waits-differ", most=most, least=least, per_step=per_step)
     shares = [ns(row) / row.window_ns for row in ranks]

@@ -109,7 +109,7 @@ def test_writes_that_fail(
 @needs_root
 @BOTH_WAYS
 def test_a_disk_that_is_full(command: Command, tmp_path: Path) -> None:
-    with mounted(tmp_path / "small", "size=64k") as folder:
+    with mounted(tmp_path / "small", "size=32k") as folder:
         if command.fails_after_bytes < 4096:  # its file would find room
             with suppress(OSError):
                 (folder / "other").write_bytes(bytes(1 << 20))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.ingest.readers.kineto.metadata_fields import allowed_fields
 from advisor.metrics.compare.figures import figures
-from advisor.metrics.compare.jobs import unlike
+from advisor.metrics.compare.jobs import SAME, unlike
 from advisor.metrics.compare.runs import step_difference
 from advisor.metrics.compare.tried import Tried
 from advisor.metrics.models.roofline import arithmetic
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _NUMBERED = re.compile(r"(.+)-([1-9]\d*)")
 _SAID = re.compile(rb'"advisor"\s*:\s*(?=\{)')
 _HEAD_BYTES = 1 << 20
-_SAME = 0.05  # of the FLOPs of a step, as of gradients in metrics.compare.jobs
 # The library that builds a wrapper, and what a scheduler gives anew each time.
 _NO_SETTINGS = {"made_by", "CUDA_VISIBLE_DEVICES"}
 
@@ -50,7 +49,7 @@ def tried(run: Run, folder: Path, load: Callable[[Path], Run]) -> Tried | None:
         flops = [arithmetic(one.store.con, "run").flops for one in (other, run)]
         if base is None or own is None or unlike(base, own) or not all(flops):
             return None
-        if max(flops) > (1 + _SAME) * min(flops):
+        if max(flops) > (1 + SAME) * min(flops):
             return None
         said = other.report.findings
     return Tried(earlier.name, changed, base.step_ns, step_difference(base, own), said)

@@ -30,7 +30,8 @@ def not_again(finding: Finding, tried: Tried) -> Finding:
     """``finding``, as a hint without a fix where more of the same did not help."""
     if not tried.repeats(finding):
         return finding
-    words = f"{note_of(tried).text[:1].upper()}{note_of(tried).text[1:]}."
+    text = note_of(tried).text
+    words = f"{text[:1].upper()}{text[1:]}."
     update = {"severity": Severity.INFO, "basis": Basis.OPTION, "probability": None,
               "because": [words], "fix": []}  # fmt: skip
     return finding.model_copy(update=update)

@@ -8,8 +8,8 @@ from typing import Any
 
 from advisor.metrics.compare.figures import RunFigures
 
-_SAME = 0.05
-"""Of gradients or tokens: FSDP pads its units and DDP leaves out what is not used."""
+SAME = 0.05
+"""Of gradients, tokens or FLOPs: FSDP pads its units and DDP leaves out what is not used."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def unlike(base: RunFigures, other: RunFigures) -> list[Unlike]:
         found = [Unlike("ranks", *_ranks(base, other))]
     else:
         found = _where(
-            "tokens", base.tokens_per_step, other.tokens_per_step, lambda ratio: ratio - 1 > _SAME
+            "tokens", base.tokens_per_step, other.tokens_per_step, lambda ratio: ratio - 1 > SAME
         )
     if base.devices and other.devices and base.devices != other.devices:
         found.append(Unlike("devices", base.devices, other.devices))
@@ -56,4 +56,4 @@ def _where(
 
 def _is_no_multiple(ratio: float) -> bool:
     """Gradients reduced once for every micro-batch, or sharded, are a whole multiple."""
-    return abs(ratio / round(ratio) - 1) > _SAME
+    return abs(ratio / round(ratio) - 1) > SAME

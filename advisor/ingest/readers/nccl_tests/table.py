@@ -28,7 +28,7 @@ _OF_FORM: dict[tuple[bool | None, bool], tuple[str, ...]] = {
     (True, False): ("reduce_scatter", "send_recv"),
     (False, True): ("broadcast",),
 }
-_PROCESS = re.compile(r"([\w.\-]{1,255}):\d{1,10}:\d{1,10} \[")  # of NCCL's line
+_PROCESS = re.compile(r"(?<![\w.\-])([\w.\-]{1,255}):\d{1,10}:\d{1,10} \[")  # of NCCL's line
 _MORE_RANKS = 4.0  # times their uncertainty lies between the factors of n and n + 1 ranks
 
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 _LEVEL = re.compile(r"NCCL (INFO|WARN|ATTN|TRACE|ABORT) ")
 # Up to 2.3 the level stands alone.
 _OLD = re.compile(
-    r"[\w.\-]{1,255}:\d{1,10}:\d{1,10} \[-?\d{1,4}\] (?:[\w./\-]{1,200}:\d{1,6} )?(INFO|WARN) "
+    r"(?<![\w.\-])[\w.\-]{1,255}:\d{1,10}:\d{1,10} \[-?\d{1,4}\] "
+    r"(?:[\w./\-]{1,200}:\d{1,6} )?(INFO|WARN) "
 )
 _THREAD = re.compile(r"(?:.*[^\w.\-])?([A-Za-z0-9_][\w.\-]*):(\d{1,10}):(\d{1,10})$")
 # «[host:pid=12]» of a cluster's own build, without a device.

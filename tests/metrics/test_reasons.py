@@ -241,6 +241,26 @@ def test_a_device_that_computes_no_longer_over_its_steps_was_kept_waiting(
 
 
 @pytest.mark.parametrize(
+    ("copies_ms", "reason"), [(35, "slow-copies"), (15, "slow-transfer-before")]
+)
+def test_a_device_that_copied_before_computes_what_its_peers_have_behind_them(
+    copies_ms: int, reason: str
+) -> None:
+    """As above, and of the 80 ms before the call some are copies, which its peer has not."""
+    lines = {}
+    for rank, (copies, lengths) in enumerate(((0, (100, 280)), (copies_ms, (180, 200)))):
+        start = np.array([s * 1000 + at for s in range(_STRETCHES) for at in (0, copies, 500)])
+        end = np.array([s * 1000 + at for s in range(_STRETCHES)
+                        for at in (copies, lengths[0], 500 + lengths[1] + copies)])  # fmt: skip
+        lines[rank] = Timeline(
+            rank=rank, on_device=True, kind=np.tile([MEMORY, COMPUTE, COMPUTE], _STRETCHES),
+            start=start * _MS, end=end * _MS, stream=start * 0,
+            event_id=np.arange(len(start)), launch=start * 0 - 1, thread=start * 0,
+        )  # fmt: skip
+    assert _reason_on_devices(_rank_1_comes_late(), lines, {}) == reason
+
+
+@pytest.mark.parametrize(
     ("pace_ms", "reason"), [(1000, "late-launch"), (600, "slow-transfer-before")]
 )
 def test_a_device_that_idled_before_computes_what_its_peers_have_behind_them(

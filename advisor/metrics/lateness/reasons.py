@@ -125,15 +125,20 @@ def reason_of(
         return Reason("slow-copies", evidence)
     if compute >= idle and not by_host:
         longer_ns, longer_share = _more_per_step(
-            rank, items, lambda r: _compute_per_step(occupancy[r], steps[r])
+            rank, items, lambda r: _per_step(occupancy[r].compute, steps[r])
         )
         evidence["computes_longer_ns_per_step"] = round(longer_ns)
         if lines[rank].on_device and longer_ns < _BEHIND * cost_ns:
             # Who waits for another computes later there and less elsewhere (a stage of a pipeline);
-            # so does who asks late for calls that run beside compute, once it has idled.
+            # so does who asks late for calls that run beside compute, once it has idled or copied.
             idles_longer_ns, _ = _more_per_step(
                 rank, items, lambda r: _idle_per_step(occupancy[r], steps[r])
             )
+            copies_longer_ns, _ = _more_per_step(
+                rank, items, lambda r: _per_step(occupancy[r].exposed_memory, steps[r])
+            )
+            if copies_longer_ns >= max(idles_longer_ns, _BEHIND * cost_ns) and not by_host:
+                return Reason("slow-copies", evidence)
             by_host = (
                 idle + asked_late >= _BEHIND * excess or idles_longer_ns >= _BEHIND * cost_ns
             ) and (_host_behind(rank, elsewhere, paces) or 0.0) >= _BEHIND * cost_ns
@@ -215,10 +220,10 @@ def _more_per_step(
     )
 
 
-def _compute_per_step(occupancy: Occupancy, steps: Steps) -> float:
-    """What a rank computes in a used step, ns."""
+def _per_step(spent: Intervals, steps: Steps) -> float:
+    """How much of a used step some times of a rank cover, ns."""
     start, end = steps.used_windows
-    return float(occupancy.compute.covered(start, end).mean()) if start else 0.0
+    return float(spent.covered(start, end).mean()) if start else 0.0
 
 
 def _idle_per_step(occupancy: Occupancy, steps: Steps) -> float:

@@ -182,3 +182,29 @@ def test_ranks_at_one_place_of_groups_side_by_side_are_late_together() -> None:
         (late,) = [x for x in with_hosts(of_all, of_places, at, kind) if x["systematic"]]
         assert late["reason_evidence"].get("with") == ranks
         assert late["reason_evidence"].get("place_of") == (kind if ranks else None)
+
+
+def test_a_host_on_which_each_launch_takes_longer_is_late_whichever_of_its_ranks_is() -> None:
+    """GIVEN a host whose ranks launch late in turn, none of them systematically THEN the host is,
+    where launches take longer on all of its ranks than on any elsewhere and one of them is slower
+    by no more than that tells."""
+    slow = {rank: 5e3 + 20 * rank for rank in range(4)} | dict.fromkeys(range(4, 8), 8e3)
+    for launches, seen, named in (
+        (slow, {"launch_ns": 8000}, [4, 5, 6, 7]),
+        (slow, {}, None),
+        (slow | {3: 7e3}, {"launch_ns": 8000}, None),
+        (slow | {6: 5e3}, {"launch_ns": 8000}, None),
+    ):
+        of_all = [
+            row(
+                rank, int(rank > 4), "late-launch", host_ns_per_step=(9.0 if rank > 3 else 5.0) * MS
+            )
+            | {"systematic": False}
+            for rank in HOSTS
+        ]
+        of_all[5]["reason_evidence"] |= seen
+        late = [one for one in with_hosts(of_all, [], HOSTS, None, launches) if one["systematic"]]
+        assert [one["reason_evidence"]["with"] for one in late] == ([named] if named else [])
+        for one in late:
+            assert one["cost_ns_per_step"] == 3 * MS
+            assert one["reason_evidence"]["usual_launch_ns"] == 5030

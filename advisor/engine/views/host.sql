@@ -435,6 +435,18 @@ WITH own AS (
   SELECT rank, avg(idle_host_ns + coalesce(late_comm_host_ns, 0)) AS ns FROM rank_step GROUP BY rank)
 SELECT rank, ns, ns - (SELECT median(p.ns) FROM own p WHERE p.rank <> o.rank) AS more_ns FROM own o;
 
+-- The same of a machine whose ranks launch late together, whichever of them in a step.
+--   rank: of late_rank, which stands for them
+--   more_ns: idle until the host launches, by its own pace and after waits, by which the rank with most in
+--     a step exceeds all ranks elsewhere; mean of the used steps
+CREATE VIEW whole_host_cost AS
+SELECT rank, greatest(0, avg(own_ns - others_ns)) AS more_ns FROM (
+  SELECT o.rank, s.step, max(ns) FILTER (list_contains(o.late_ranks, s.rank)) AS own_ns,
+    max(ns) FILTER (NOT list_contains(o.late_ranks, s.rank)) AS others_ns
+  FROM late_rank o CROSS JOIN (SELECT rank, step, idle_host_ns + idle_sync_ns AS ns FROM rank_step) s
+  WHERE len(o.late_ranks) > 1 AND o.reason = 'late-launch' GROUP BY ALL)
+GROUP BY rank;
+
 -- Per rank what its host did in at least half of the device time that it costs more than the others' hosts.
 --   kind: as in host_gap
 --   name, longest_ns: as in rank_gap_kind

@@ -77,13 +77,15 @@ def with_hosts(
     of_hosts: Sequence[tuple[dict[str, Any], Sequence[int]]],
     host_of: Mapping[int, str],
     kind: str | None = None,
+    launches: Mapping[int, float] | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of ``lateness`` with those of hosts that are late as a whole in place of their ranks'.
 
     ``of_hosts``: what each group has of a host, and for which ranks. Each of a host's ranks counts
     where most is waited for it, and the middle one's row is the host's; one that nobody waits for
     makes it no late host. Who is late with that rank is in its evidence, as ``with``. ``kind`` is
-    of the groups whose places ``host_of`` tells, where these are no hosts.
+    of the groups whose places ``host_of`` tells, where these are no hosts. ``launches``: how long
+    each rank's host takes to launch a kernel, ns.
     """
     most: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
     for row, own in of_hosts:
@@ -93,7 +95,7 @@ def with_hosts(
                 counts[rank] = row
     result = {row["rank"]: row for row in of_all}
     if kind is None:
-        _with_slow_mates(result, host_of)
+        _with_slow_mates(result, host_of, _slow_launches(launches or {}, host_of))
     for host, rows in most.items():
         mates = sorted(rank for rank, its in host_of.items() if its == host)
         late = sorted(rows.values(), key=lambda row: (row["cost_ns_per_step"], row["rank"]))
@@ -117,11 +119,33 @@ def with_hosts(
     return list(result.values())
 
 
-def _with_slow_mates(result: dict[int, dict[str, Any]], host_of: Mapping[int, str]) -> None:
+def _slow_launches(
+    launches: Mapping[int, float], host_of: Mapping[int, str]
+) -> dict[str, dict[str, int]]:
+    """Hosts on all of whose ranks a launch takes longer than on any elsewhere, by more than those
+    differ by: what it takes there and elsewhere (medians), ns, as evidence."""
+    found = {}
+    for host in {*host_of.values()}:
+        own = [launches[rank] for rank, its in host_of.items() if its == host and rank in launches]
+        others = [took for rank, took in launches.items() if host_of.get(rank, host) != host]
+        if min(len(own), len(others)) < 2 or 2 * max(others) - min(others) >= min(own):
+            continue
+        usual = round(float(np.median(others)))
+        found[host] = {"launch_ns": round(float(np.median(own))), "usual_launch_ns": usual}
+    return found
+
+
+def _with_slow_mates(
+    result: dict[int, dict[str, Any]],
+    host_of: Mapping[int, str],
+    slow_launches: Mapping[str, dict[str, int]],
+) -> None:
     """Put the ranks of its host with those that launch late, where their hosts are as slow.
 
     The slowest of them sets the pace: a call queued behind one that waited for it begins at once on
     all others. So only that one is seen late, or two in turn, and mending these uncovers the next.
+    Where a launch takes longer on all of a host's ranks, which tells most of how much slower one of
+    them is, any of them may come late in turn, and none of them systematically.
     """
     paces: dict[str, dict[int, float]] = defaultdict(dict)
     for rank, row in result.items():
@@ -129,13 +153,18 @@ def _with_slow_mates(result: dict[int, dict[str, Any]], host_of: Mapping[int, st
         if rank in host_of and pace is not None:
             paces[host_of[rank]][rank] = pace
     for host, own in paces.items():
-        late = [r for r in own if result[r]["systematic"] and result[r]["reason"] == "late-launch"]
+        late = [rank for rank in own if result[rank]["reason"] == "late-launch"]
+        told = slow_launches.get(host, {})
+        if not any("launch_ns" in result[rank]["reason_evidence"] for rank in late):
+            told = {}
+        if not told:
+            late = [rank for rank in late if result[rank]["systematic"]]
         elsewhere = [pace for other, its in paces.items() if other != host for pace in its.values()]
         mates = sorted(rank for rank, its in host_of.items() if its == host)
         if not late or not elsewhere or len(mates) < 2 or own.keys() < set(mates):
             continue
         usual = float(np.median(elsewhere))
-        if min(own.values()) - usual >= _AS_SLOW * (max(own[r] for r in late) - usual) > 0:
+        if told or min(own.values()) - usual >= _AS_SLOW * (max(own[r] for r in late) - usual) > 0:
             rows = [result[rank] for rank in late]
             row = max(rows, key=lambda row: row["cost_ns_per_step"])
             waits: Counter[str] = Counter()
@@ -145,8 +174,9 @@ def _with_slow_mates(result: dict[int, dict[str, Any]], host_of: Mapping[int, st
             result[row["rank"]] = {
                 **row,
                 **{name: sum(each[name] for each in rows) for name in _TIMES},
+                "systematic": True,
                 "wait_by_step": json.dumps(waits),
-                "reason_evidence": {**row["reason_evidence"], "with": mates},
+                "reason_evidence": {**row["reason_evidence"], **told, "with": mates},
             }
 
 

@@ -98,7 +98,7 @@ def lateness_rows(
             for item, stands_for in by_host(found, unit_of)
             for row in _rows(run, [item], ranks)
         ]
-        of_all = with_hosts(of_all, of_units, unit_of, kind)
+        of_all = with_hosts(of_all, of_units, unit_of, kind, ranks.launches)
     records += of_all
     return [{**row, "reason_evidence": json.dumps(row["reason_evidence"])} for row in records]
 

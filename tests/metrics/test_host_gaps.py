@@ -84,6 +84,27 @@ def test_a_gap_is_split_among_what_filled_it() -> None:
     assert len({row["start_ns"] for row in rows}) == len(rows)  # each has a place of its own
 
 
+@pytest.mark.parametrize(("waited_ms", "kind"), [(0, "pause"), (25, "synchronisation")])
+def test_a_pause_is_none_the_shorter_for_the_lead_that_hides_it(waited_ms: int, kind: str) -> None:
+    """A host that launches nothing for 40 ms, of which its device idles 13: "launched too late",
+    and CUDA graphs were the cure. What it waits for its device of that is no pause."""
+    start, launch = np.array([0, 9, 18, 50, 51]) * MS, np.array([0, 8, 9, 49, 50]) * MS
+    none = np.zeros_like(start)
+    line = Timeline(
+        0, True, none, start, start + np.array([9, 9, 18, 1, 1]) * MS, none + 7, start, launch, none
+    )
+    waits = np.array([10 * MS] if waited_ms else [], dtype=np.int64)
+    number = [name for name, _ in KINDS].index("synchronisation")
+    activity = HostActivity(
+        np.full_like(waits, number), waits * 0, np.full(len(waits), "cudaEventSynchronize"),
+        waits, waits + waited_ms * MS, waits * 0, Intervals.empty(),
+    )  # fmt: skip
+    gaps = device_gaps(line, Occupancy.of(line), activity, np.empty(0, dtype=np.int64))
+    assert gaps is not None
+    idle = gaps.until - gaps.low >= 13 * MS
+    assert gaps.kind[idle].tolist() == [kind]
+
+
 @pytest.mark.parametrize(
     ("asked", "returned", "queued"), [(49, 50, 99), (49, 138, 11), (60, 61, 88), (60, 138, 11)]
 )

@@ -17,7 +17,7 @@ import numpy as np
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.host.activity import KINDS, OWN_WORK, QUIET, HostActivity
-from advisor.metrics.host.stretches import WAITS, stretches
+from advisor.metrics.host.stretches import WAITS, Stretches, stretches
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Bools, Int64s, Intervals
@@ -100,7 +100,8 @@ def device_gaps(
         in_graph = line.in_graph[found.following]
     kinds[in_graph] = "graph"
     kinds[late] = "launch"
-    kinds[late & (until - low >= PAUSE_NS)] = "pause"
+    quiet = _quiet_since(line, found)
+    kinds[late & (until - quiet - found.held.covered(quiet, until) >= PAUSE_NS)] = "pause"
     span = np.full(len(low), -1, dtype=np.int64)
     by_wait = (len(waits) > 0) & (2 * found.regained >= np.maximum(high - low, 1))
     needless = np.zeros(len(low), dtype=bool)
@@ -202,6 +203,16 @@ def asked_late(calls: Sequence[Call], line: Timeline, gaps: Gaps) -> AskedLate:
     return AskedLate(
         Intervals.of(start[~waited], end[~waited]), Intervals.of(start[waited], end[waited])
     )
+
+
+def _quiet_since(line: Timeline, found: Stretches) -> Int64s:
+    """When each stretch began for the host, which launched nothing from then on until what ends it:
+    what its lead hides of a pause is no idle time of the device."""
+    launches = np.sort(line.launch[line.launch != MISSING])
+    before = np.searchsorted(launches, line.launch[found.following], side="left") - 1
+    last = np.where(before >= 0, launches[np.maximum(before, 0)], found.low)
+    quiet: Int64s = np.minimum(last, found.low)
+    return quiet
 
 
 def _own_work(

@@ -20,6 +20,7 @@ from advisor.metrics.lateness.hosts import by_host, with_hosts
 from advisor.metrics.lateness.lost import lost_time
 from advisor.metrics.lateness.others import Others, others_per_peer
 from advisor.metrics.lateness.reasons import idle_at_begin, reason_of
+from advisor.metrics.lateness.slow_steps import slow_steps
 from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
@@ -59,6 +60,11 @@ class Ranks:
             rank: idle_at_begin(line, self.occupancy[rank].busy, self.steps[rank])
             for rank, line in self.lines.items()
         }
+
+    @cached_property
+    def slow_steps(self) -> dict[int, dict[int, float]]:
+        """Of devices that are slow in some steps, see :func:`slow_steps`."""
+        return slow_steps(self.lines, self.occupancy, self.steps)
 
 
 def lateness_rows(
@@ -210,7 +216,17 @@ def _row(
         else None
     )
     told = False
-    if reason and not significant and len(values):
+    slow = ranks.slow_steps.get(rank, {})
+    in_slow = np.array([step in slow for step in waits], dtype=bool)
+    slow_at_times = bool(
+        reason and not significant and 2 * values[in_slow].sum() > values.sum() > 0
+    )
+    if slow_at_times:
+        # Not always, and no chance: the same work takes longer on its device in just these steps.
+        share = in_slow.mean()
+        low, high = share * float(values[in_slow].min()), share * float(values[in_slow].max())
+        significant = told = True
+    elif reason and not significant and len(values):
         # Who arrives last may vary where who has more to do does not.
         cause = float(reason.evidence.get("cause_p_value") or 1.0)
         significant = reason.name in _SHOWN_BY_CAUSE and cause < SIGNIFICANCE
@@ -230,11 +246,16 @@ def _row(
         "cost_low_ns": round(max(low, 0.0)),
         "cost_high_ns": round(max(high, 0.0)),
         "systematic": significant and (is_sure(cost, low) or told),
-        "reason": reason.name if reason else None,
+        "reason": "slow-compute" if slow_at_times else reason.name if reason else None,
         "reason_evidence": {
             "stretches": stretches.total(),
             "stretches_slowest": slowest.total(),
             **(reason.evidence if reason else {}),
+            **(
+                {"slow_steps": [*slow], "times_as_long": median([*slow.values()])}
+                if slow_at_times
+                else {}
+            ),
             "recorded_more": round(of_all.recorded_more.get(rank, 0)),
             "own_excess_ns_per_step": round(own_excess),
             "others_per_peer": of_all.per_peer[rank],

@@ -221,7 +221,9 @@ work AS (
   SELECT rank, step, operators, compute_ns AS work_ns, exposed_memory_ns AS copy_ns
   FROM step_breakdown SEMI JOIN counted USING (rank, step)),
 usual AS (
-  SELECT rank, median(operators) AS operators, median(work_ns) AS work_ns, median(copy_ns) AS copy_ns
+  -- of two the less: a rank that works in every second step has as many steps of either kind
+  SELECT rank, quantile_disc(operators, 0.5) AS operators, quantile_disc(work_ns, 0.5) AS work_ns,
+    median(copy_ns) AS copy_ns
   FROM work SEMI JOIN usual_step USING (step) GROUP BY rank),
 kept AS (
   SELECT l.rank, l.step, l.name, l.after_wait,
@@ -259,7 +261,7 @@ again AS ( -- a first step is not warming up where most of what it takes longer 
     ELSE o.pause_ns BETWEEN p.pause_ns / 2 AND 2 * p.pause_ns END GROUP BY p.step),
 whole AS (
   SELECT p.step, p.rank, least(p.pause_ns, a.pause_ns) AS pause_ns, code, after_wait, works,
-    shared_ns, copied_ns
+    shared_ns, copied_ns, operators
   FROM pause p LEFT JOIN again a ON a.step = p.step
   WHERE (NOT first OR a.step IS NOT NULL)
     -- who pauses is waited for, by the first call of the next step that has one (of local SGD every so
@@ -270,11 +272,13 @@ whole AS (
     -- a thread that is ready to run and has no core looks idle as well; a usual step lacks one too
     AND p.pause_ns NOT BETWEEN 1 AND coalesce((SELECT max(wait_ns) FILTER (step = p.step) - median(wait_ns)
       FILTER (step IN (FROM usual_step)) FROM step_core_wait c WHERE c.rank = p.rank), 0))
-SELECT * EXCLUDE (copied_ns) FROM whole
-UNION ALL -- one that the recording ends in: it begins with the copies that a whole one holds
+SELECT * EXCLUDE (copied_ns, operators) FROM whole
+UNION ALL -- one that the recording ends in: it begins with the copies that a whole one holds, or runs as many
+-- operators
 SELECT * FROM (SELECT p.step, p.rank, o.pause_ns, o.code, o.after_wait, o.works, o.shared_ns
-  FROM pause p JOIN whole o ON o.rank = p.rank AND 10 * o.copied_ns >= o.pause_ns AND o.copied_ns > 0
-    AND p.copied_ns BETWEEN o.copied_ns / 2 AND 2 * o.copied_ns
+  FROM pause p JOIN whole o ON o.rank = p.rank AND CASE WHEN o.works
+    THEN p.works AND p.operators = o.operators ELSE 10 * o.copied_ns >= o.pause_ns AND o.copied_ns > 0
+      AND p.copied_ns BETWEEN o.copied_ns / 2 AND 2 * o.copied_ns END
   WHERE p.step = (SELECT max(step) FROM pause) AND p.step NOT IN (SELECT step FROM whole)
   ORDER BY o.step DESC LIMIT 1);
 

@@ -31,7 +31,7 @@ from advisor.metrics.host.gaps import (
     may_be_named,
 )
 from advisor.metrics.host.lead import host_pace
-from advisor.metrics.host.overlap import overlap_row
+from advisor.metrics.host.overlap import beside_transfers, overlap_row
 from advisor.metrics.host.queue import queue_row, stream_waits
 from advisor.metrics.lateness.hosts import places
 from advisor.metrics.lateness.rows import Ranks, lateness_rows
@@ -89,11 +89,14 @@ def _derive_run(con: Any, run: str) -> None:
     write_collectives(con, data)
     write_breakdowns(con, data)
     announce("late ranks")
-    insert_rows(
-        con,
-        "lateness",
-        lateness_rows(run, data.matched.columns, _lateness_input(con, data, content)),
-    )
+    slowdowns = [
+        row
+        for rank, one in data.ranks.items()
+        if (row := overlap_row(data.events, one.line, one.occupancy, data.calls[rank], one.steps))
+    ]
+    insert_rows(con, "overlap_slowdown", slowdowns)
+    of_ranks = _lateness_input(con, data, content, slowdowns)
+    insert_rows(con, "lateness", lateness_rows(run, data.matched.columns, of_ranks))
     _write_summaries(con, data)
     announce("critical path")
     insert_rows(
@@ -132,11 +135,18 @@ def _derive_run(con: Any, run: str) -> None:
     )
 
 
-def _lateness_input(con: Any, data: RunData, content: Sequence[Mapping[str, Any]]) -> Ranks:
+def _lateness_input(
+    con: Any,
+    data: RunData,
+    content: Sequence[Mapping[str, Any]],
+    slowdowns: Sequence[Mapping[str, Any]],
+) -> Ranks:
     known: dict[tuple[int, ...], Any] = {}
+    moving = {rank: when_moving(data.calls[rank]) for rank in data.ranks}
+    occupancy = {rank: one.occupancy for rank, one in data.ranks.items()}
     return Ranks(
         lines={rank: one.line for rank, one in data.ranks.items()},
-        occupancy={rank: one.occupancy for rank, one in data.ranks.items()},
+        occupancy=occupancy,
         steps={rank: one.steps for rank, one in data.ranks.items()},
         clocks=data.clocks,
         loading={rank: one.activity.union("data-loading") for rank, one in data.ranks.items()},
@@ -154,7 +164,8 @@ def _lateness_input(con: Any, data: RunData, content: Sequence[Mapping[str, Any]
             for own in content
             if own["cpu_ops"] and own["rank"] in data.ranks and data.ranks[own["rank"]].steps.steps
         },
-        moving={rank: when_moving(data.calls[rank]) for rank in data.ranks},
+        moving=moving,
+        beside=beside_transfers(slowdowns, occupancy, moving),
     )
 
 
@@ -203,8 +214,6 @@ def _write_summaries(con: Any, data: RunData) -> None:
         )
         rows["memory_copy"] += copy_rows(data.events, one.line, one.occupancy, one.steps)
         rows["edge_gap"] += edge_rows(data.events, one.line, one.steps, one.activity)
-        slowdown = overlap_row(data.events, one.line, one.occupancy, own, one.steps)
-        rows["overlap_slowdown"] += [slowdown] if slowdown is not None else []
         rows["avoidable_compute"] += avoidable_rows(
             data.events, one.line, one.spans, one.steps, one.activity_step
         )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.host.overlap import Beside
 from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.lateness.reasons import _slow_launches, idle_at_begin, reason_of
 from advisor.metrics.lateness.work import Compared
@@ -49,6 +50,7 @@ def _reason_on_devices(
     lines: dict[int, Timeline],
     paces: dict[int, float],
     compared: Compared | None = None,
+    beside: dict[int, Beside] | None = None,
 ) -> str:
     """Why rank 1 costs its peer 80 ms in each of five steps of a second."""
     found = reason_of(
@@ -63,6 +65,7 @@ def _reason_on_devices(
         None if compared is None else lambda rank, peers, needed: compared,
         systematic=True,
         cost_ns=80 * _MS,
+        beside=beside,
     )
     assert found is not None
     return found.name
@@ -258,6 +261,26 @@ def test_a_device_that_copied_before_computes_what_its_peers_have_behind_them(
             event_id=np.arange(len(start)), launch=start * 0 - 1, thread=start * 0,
         )  # fmt: skip
     assert _reason_on_devices(_rank_1_comes_late(), lines, {}) == reason
+
+
+@pytest.mark.parametrize(
+    ("share", "reason"), [(80 / 180, "slow-transfer-before"), (0.1, "longer-compute")]
+)
+def test_what_transfers_slow_a_device_by_is_no_work_of_its_own(share: float, reason: str) -> None:
+    """Rank 1 computes 80 ms longer before each call, all of it beside what it receives over a slow
+    link: as long as that costs the compute, or far longer."""
+    none = np.full(_STRETCHES, -1, dtype=np.int64)
+    start = np.arange(_STRETCHES) * 1000 * _MS
+    lines = {
+        rank: Timeline(
+            rank=rank, on_device=True, kind=np.full(_STRETCHES, COMPUTE), start=start,
+            end=start + spent * _MS, stream=none, event_id=np.arange(_STRETCHES), launch=none,
+            thread=none,
+        )
+        for rank, spent in enumerate((100, 180))
+    }  # fmt: skip
+    beside = {1: Beside(Intervals.of(start, lines[1].end), share)}
+    assert _reason_on_devices(_rank_1_comes_late(), lines, {}, beside=beside) == reason
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from advisor.metrics.collectives.call import Call, when_moving
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
-from advisor.metrics.timeline.intervals import Int64s
+from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.statistics import mean_interval
 from advisor.metrics.timeline.timeline import COMPUTE, Timeline
 from advisor.store.events import Events
@@ -25,6 +25,29 @@ _QUARTILES = (0.25, 0.5, 0.75)
 _ONE_FACTOR = 1.3
 # Under communication: half of it beside what transfers, so that its slowing is not lost in noise.
 _COVERED = 0.5
+
+
+class Beside(NamedTuple):
+    """When a rank computes beside transfers, and the share of that time that those cost it."""
+
+    when: Intervals
+    share: float
+
+    def lost(self, low: Sequence[int] | Int64s, high: Sequence[int] | Int64s) -> Int64s:
+        """What transfers slow its compute by in windows ``[low, high)``, ns."""
+        lost: Int64s = np.rint(self.share * self.when.covered(low, high)).astype(np.int64)
+        return lost
+
+
+def beside_transfers(
+    slowdowns: Sequence[Mapping[str, Any]],
+    occupancy: Mapping[int, Occupancy],
+    moving: Mapping[int, Intervals],
+) -> dict[int, Beside]:
+    """Of each rank with a row that :func:`overlap_row` made, by that."""
+    shares = {row["rank"]: 1 - 1 / row["slowdown"] for row in slowdowns if row["slowdown"] > 1}
+    own = {rank: occupancy[rank] for rank in shares}
+    return {r: Beside(own[r].compute & own[r].comm & moving[r], shares[r]) for r in shares}
 
 
 def overlap_row(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.metrics.host.overlap import Beside
 from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
@@ -56,6 +57,7 @@ def reason_of(
     cost_ns: float = 0.0,
     launches: Mapping[int, float] | None = None,
     hosts: Mapping[int, str] | None = None,
+    beside: Mapping[int, Beside] | None = None,
 ) -> Reason | None:
     """The reason of one rank's own excess; None when it is never the slowest.
 
@@ -64,9 +66,11 @@ def reason_of(
     nothing holds it up, ns; ``compare`` says of a rank and its peers who has more work or takes the
     given share longer for the same (None: it is not worth asking). ``cost_ns``: what the others
     wait for it per step. ``launches``: how long each rank's host takes to launch a kernel, ns.
-    ``hosts``: the machines of ranks, as far as they are known.
+    ``hosts``: the machines of ranks, as far as they are known. ``beside``: what each computes
+    beside transfers, of which what those slow it by is no doing of its own.
     """
-    longer = np.zeros(6)
+    slowed = beside or {}
+    longer = np.zeros(7)
     inherited = asked_late = excess = operators = usual_operators = usual_compute = 0.0
     guilty = 0
     for item in items:
@@ -87,7 +91,7 @@ def reason_of(
         excess += float(own_excess.sum())
         asked_late += float(own_excess[_asked_late(rank, item, mine, lines[rank])].sum())
         parts = {
-            r: _parts(r, p, item, mine, lines, occupancy, begin_idle, loading)
+            r: _parts(r, p, item, mine, lines, occupancy, begin_idle, loading, slowed.get(r))
             for p, r in enumerate(item.ranks)
         }
         others = [parts[r] for r in item.ranks if r != rank]
@@ -96,7 +100,7 @@ def reason_of(
         operators += parts[rank][4].sum()
         usual_operators += usual[4].sum()
         usual_compute += usual[0].sum()
-    compute, idle, idle_at_begin_ns, loader, _, copies = longer.tolist()
+    compute, idle, idle_at_begin_ns, loader, _, copies, by_transfers = longer.tolist()
     evidence: dict[str, float | str | None] = {
         "compute_excess_ns": round(compute),
         "idle_excess_ns": round(idle),
@@ -123,6 +127,8 @@ def reason_of(
     by_host = 2 * asked_late > excess
     if lines[rank].on_device and 2 * copies > excess and not by_host:
         return Reason("slow-copies", evidence)
+    if lines[rank].on_device and 2 * by_transfers > excess and not by_host:
+        return Reason("slow-transfer-before", evidence)
     if compute >= idle and not by_host:
         longer_ns, longer_share = _more_per_step(
             rank, items, lambda r: _per_step(occupancy[r].compute, steps[r])
@@ -312,8 +318,10 @@ def _parts(
     occupancy: Mapping[int, Occupancy],
     begin_idle: Mapping[int, Intervals],
     loading: Mapping[int, Intervals],
+    slowed: Beside | None,
 ) -> Int64s:
-    """Per stretch: compute, idle, idle at a step's begin, loading (ns), operators, copies (ns).
+    """Per stretch: compute, idle, idle at a step's begin, loading (ns), operators, copies, what
+    transfers slow compute by (ns).
 
     A host computes for its model; operators inside its data loader load.
     """
@@ -323,6 +331,7 @@ def _parts(
     busy = own.busy
     loads = loading[rank]
     compute = own.compute.covered(low, high)
+    lost = np.zeros_like(low) if slowed is None else slowed.lost(low, high)
     idle = np.maximum(high - low, 0) - busy.covered(low, high)
     if not line.on_device and len(loads):
         inside = (own.compute & loads).covered(low, high)
@@ -332,4 +341,4 @@ def _parts(
     loader = loads.covered(low, high)
     count = np.searchsorted(begun, high) - np.searchsorted(begun, low)
     copies = own.exposed_memory.covered(low, high)
-    return np.stack([compute, idle, at_begin, loader, count, copies]).astype(np.int64)
+    return np.stack([compute, idle, at_begin, loader, count, copies, lost]).astype(np.int64)

@@ -13,6 +13,7 @@ import numpy as np
 
 from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.host.overlap import Beside
 from advisor.metrics.lateness.blame import Arrivals, arrivals
 from advisor.metrics.lateness.chance import SIGNIFICANCE, late_by_chance
 from advisor.metrics.lateness.cost import cost_of, costs_by_step, is_sure
@@ -52,6 +53,7 @@ class Ranks:
     places: Mapping[str, Mapping[int, str]]  # by kind of groups side by side
     recorded: Mapping[int, float]  # operators that the profiler wrote down, per step
     moving: Mapping[int, Intervals]  # when data of each moves (collectives/call.py)
+    beside: Mapping[int, Beside]  # what each computes beside transfers
 
     @cached_property
     def begin_idle(self) -> dict[int, Intervals]:
@@ -211,6 +213,7 @@ def _row(
             cost_ns=cost,
             launches=ranks.launches,
             hosts=ranks.hosts,
+            beside=ranks.beside,
         )
         if cost
         else None

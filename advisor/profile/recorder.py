@@ -1,7 +1,7 @@
 """Records N steps of anybody's training: counts optimizer steps, skips the first, then records.
 
 The steps are counted by torch's public hook on every optimizer's step. Before the recorded window a
-step costs one increment; after it the hook is gone.
+step costs one increment, and so does one after it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class StepRecorder:
     def _start(self) -> None:
         rank, _ = rank_and_world()
         if self._ranks is not None and rank not in self._ranks:
-            self._finish()
+            self._finished = True
             return
         path = files.trace(self.folder, rank)
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -164,13 +164,7 @@ class StepRecorder:
             recording.__exit__(None, None, None)
             if self._on_done is not None and self.trace is not None and self.trace.exists():
                 self._on_done(self.trace)
-        self._finish()
-
-    def _finish(self) -> None:
         self._finished = True
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
 
     def __enter__(self) -> StepRecorder:
         return self
@@ -183,6 +177,8 @@ class StepRecorder:
     ) -> None:
         recorded = self.steps_seen - self.skip - 2 if self._recording is not None else None
         self.close()
+        if self._hook is not None:
+            self._hook.remove()  # not before: within a hook it would end the job, if one follows
         if kind is not None:
             return
         missing = self._missing()

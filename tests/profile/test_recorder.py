@@ -251,18 +251,24 @@ def test_an_exception_keeps_what_was_recorded(tmp_path: Path) -> None:
     assert (tmp_path / "rank0.json.gz").exists()
 
 
-def test_no_hook_is_left_behind(tmp_path: Path) -> None:
+def test_hooks_that_follow_still_run_and_none_is_left_behind(tmp_path: Path) -> None:
     from torch.optim import optimizer as module
 
     before = len(module._global_optimizer_post_hooks)
-    recorder = advisor.profiler(tmp_path, steps=1, skip=1)
-    recorder.count_optimizer_steps()
     weights = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([weights], lr=0.1)
-    for _ in range(6):
-        weights.grad = torch.ones(2)
-        optimizer.step()
+    finished = []
+    with advisor.profiler(tmp_path, steps=1, skip=1) as recorder:
+        recorder.count_optimizer_steps()
+        other = module.register_optimizer_step_post_hook(
+            lambda *_: finished.append(recorder.finished)
+        )
+        for _ in range(6):
+            weights.grad = torch.ones(2)
+            optimizer.step()
+    other.remove()
     assert len(module._global_optimizer_post_hooks) == before
+    assert finished == [False] * 3 + [True] * 3
     assert steps_in(tmp_path / "rank0.json.gz") == ["ProfilerStep#1"]
 
 

@@ -151,7 +151,7 @@ def test_only_a_trial_keeps_all_losses_and_a_watched_job_shows_no_sign_of_life(
     for _ in range(20):
         model(torch.ones(1, 4)).sum().backward()
         optimizer.step()
-    steps._handle.remove()
+    steps.over = True
     assert steps.seen == 20
     # A job that is watched for days would keep a tensor of each step, on its GPU.
     assert len(steps._losses) + len(steps._pending) == kept

@@ -48,6 +48,7 @@ class Steps:
         self.seen = 0
         self.timed_ns: list[int] = []
         self.stopped_early = False
+        self.over = False
         self.micro_batches = 0
         self._losses: list[torch.Tensor] = []
         self._backwards = 0
@@ -59,7 +60,6 @@ class Steps:
         self._race: Any = None
         self._ends_ns: deque[int] = deque(maxlen=names.LAST_STEPS)  # the recorder adds its own
         self._recorder: StepRecorder | None = None
-        self._handle: Any = None
         self._watches: list[Any] = []
 
     def watch(self) -> None:
@@ -76,9 +76,11 @@ class Steps:
 
         torch.autograd.backward = counted
         outside_backward.watch()
-        self._handle = register_optimizer_step_post_hook(self._stepped)
+        register_optimizer_step_post_hook(self._stepped)
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
+        if self.over:  # taken out of torch's hooks here, it would end the job: others follow it
+            return
         if self._optimizer is None:
             self._optimizer = id(optimizer)
         if id(optimizer) != self._optimizer or (self.seen and not self._backwards):
@@ -102,7 +104,7 @@ class Steps:
             if self.asked.ends:
                 raise
             # A job that is only recorded goes on, as if nobody had asked.
-            self._handle.remove()
+            self.over = True
             said = str(error) or type(error).__name__
             print(f"advisor: recording ends here, the job goes on: {said}", file=sys.stderr)
 
@@ -191,7 +193,7 @@ class Steps:
 
     def _finish(self) -> None:
         """Everything that was asked for is there: write it, and end where that was asked for."""
-        self._handle.remove()
+        self.over = True
         atexit.unregister(self._note_steps)
         rank, world = _rank_and_world()
         self._write(rank, world)

@@ -5,9 +5,9 @@
     python -m benchmarks.scripts sweep --out DIR --only ddp/more-work [--mbit 400] [--budget 20]
         [--space FILE]
 
-Each case runs twice: with its fault, and with the first fix applied (without the fault). Its steps
-are timed untraced, then some are recorded. With root every rank is a host of its own behind a
-shaped link (benchmarks/lab); without, all share the loopback.
+Each case runs with its fault and, in turn with it, with the first fix applied (without the fault):
+their steps are timed untraced, then some of each are recorded. With root every rank is a host of
+its own behind a shaped link (benchmarks/lab); without, all share the loopback.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -31,15 +32,19 @@ _ENDLESS = ["--steps", "100000"]  # a trial ends the script when it has its step
 
 def record_all(chosen: list[Case], out: Path, *, again: bool) -> None:
     """Record what is not there yet; one line each."""
-    wanted = {c.id: c for case in chosen for c in (case, case.healthy)}
+    done: set[str] = set()
     why_not = unavailable()
     if why_not:
         print(f"links are not shaped: {why_not}", file=sys.stderr)
     with contextlib.ExitStack() as stack:
         network = None if why_not else stack.enter_context(Network(_RANKS))
-        for case in wanted.values():
-            folder = out / case.id
-            if not again and (folder / "run.json").exists():
+        for case in chosen:
+            missing = {
+                one.id
+                for one in (case, case.healthy)
+                if one.id not in done and (again or not (out / one.id / "run.json").exists())
+            }
+            if case.id not in missing:
                 continue
             namespaces = []
             if network is not None:
@@ -48,11 +53,14 @@ def record_all(chosen: list[Case], out: Path, *, again: bool) -> None:
                 for host in range(_RANKS):
                     network.shape(host, LinkShape(send_mbit=mbit, receive_mbit=mbit))
             try:
-                steps = sorted(record(case, folder, namespaces, ranks=_RANKS))
-            except AdvisorError as error:
+                fixed = case.healthy.id in missing
+                faulty, healthy = record(case, out, namespaces, ranks=_RANKS, fixed=fixed)
+            except (AdvisorError, OSError) as error:
                 print(f"{case.id:32} {error}", flush=True)
                 continue
-            print(f"{case.id:32} {steps[len(steps) // 2] / 1e6:8.1f} ms", flush=True)
+            done |= missing
+            medians = [statistics.median(steps) / 1e6 for steps in (faulty, healthy)]
+            print("{:32} {:8.1f} ms, fixed {:8.1f} ms".format(case.id, *medians), flush=True)
 
 
 def sweep_all(chosen: list[Case], out: Path, *, mbit: float | None, asked: list[str]) -> None:
@@ -100,10 +108,7 @@ def line(judged: Judged, *, faulty: bool) -> str:
         )
         said = f"said {_ms(judged.savings_ns)} ({_ms(judged.low_ns)} to {_ms(judged.high_ns)})"
         inside = {True: "inside", False: "OUTSIDE", None: "not said"}[judged.inside]
-        recorded = f", recorded {_ms(judged.recorded_ns)}"
-        gain = f"{said}, {real}{recorded}: {inside}" + (
-            "" if judged.costs else "; COSTS NOTHING HERE"
-        )
+        gain = f"{said}, {real}: {inside}" + ("" if judged.costs else "; COSTS NOTHING HERE")
     return f"{judged.id:28} {judged.step_ns / 1e6:7.1f} ms  {marks}: {judged.first}; {gain}"
 
 
@@ -117,7 +122,6 @@ def summary(found: list[Judged], chosen: list[Case]) -> dict[str, float]:
     faulty = [j for j in found if j.id in ids and j.costs]
     healthy = [j for j in found if j.id not in ids]
     gains = [j for j in faulty if j.right_cause and j.inside is not None]
-    recorded = [j for j in gains if j.inside_recorded is not None]
     return {
         "costs_nothing": sum(j.id in ids and not j.costs for j in found),
         "faults": len(faulty),
@@ -125,8 +129,6 @@ def summary(found: list[Judged], chosen: list[Case]) -> dict[str, float]:
         "place": sum(j.right_place for j in faulty),
         "gains": len(gains),
         "gain_inside": sum(bool(j.inside) for j in gains),
-        "gains_recorded": len(recorded),
-        "gain_inside_recorded": sum(bool(j.inside_recorded) for j in recorded),
         "healthy": len(healthy),
         "alarms": sum(bool(j.alarms) for j in healthy),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,15 +11,16 @@ from typing import Any
 
 from advisor import api
 from advisor.findings import Severity
+from advisor.tune.statistics import paired_gain, successive
 from benchmarks.scripts.cases import Case
 from benchmarks.scripts.record import traces
+from benchmarks.scripts.turns import LENGTH
 
 # A healthy job may be told at warning what its links and cores are. Everything else accuses.
 _TRUE_OF_HEALTHY = {
     "exposed-communication", "fp32-gradients", "tail-bucket-exposed", "first-all-gather-exposed",
     "resharding-not-needed", "no-overlap-at-all", "strategy-choice", "no-free-core",
 }  # fmt: skip
-_DRAWS = 2_000
 # A fault that costs less of the step than this, or nothing for sure, is none here: naming
 # something larger first is right.
 _LEAST_COST = 0.03
@@ -43,9 +43,6 @@ class Judged:
     real_ns: float | None = None
     real_low_ns: float | None = None
     real_high_ns: float | None = None
-    recorded_ns: float | None = None
-    """What the recorded steps fell by. The timed ones ran before them; where other processes share
-    the cores, those may have come or gone between."""
     alarms: list[str] = field(default_factory=list)
     probability: float | None = None
     """Of the first finding, where it accuses: at warning or above."""
@@ -61,22 +58,13 @@ class Judged:
     @property
     def inside(self) -> bool | None:
         """Whether the real gain is in the interval; None where either was not said."""
-        return self._within(self.real_ns)
-
-    @property
-    def inside_recorded(self) -> bool | None:
-        """The same of what the recorded steps fell by."""
-        return self._within(self.recorded_ns)
-
-    def _within(self, gain_ns: float | None) -> bool | None:
-        if gain_ns is None or self.low_ns is None or self.high_ns is None:
+        if self.real_ns is None or self.low_ns is None or self.high_ns is None:
             return None
-        return self.low_ns <= gain_ns <= self.high_ns
+        return self.low_ns <= self.real_ns <= self.high_ns
 
     def to_json(self) -> dict[str, Any]:
         """For results.json."""
-        own = {name: getattr(self, name) for name in ("inside", "inside_recorded", "costs")}
-        return {**asdict(self), **own}
+        return {**asdict(self), "inside": self.inside, "costs": self.costs}
 
 
 def judge(case: Case, out: Path, apart: Sequence[str] = ()) -> Judged:
@@ -89,7 +77,7 @@ def judge(case: Case, out: Path, apart: Sequence[str] = ()) -> Judged:
         report = run.report
         (out / case.id / "report.txt").write_text(run.render("text"), encoding="utf-8")
         (out / case.id / "findings.json").write_text(run.render("json"), encoding="utf-8")
-    steps = _steps(out / case.id)
+    steps = _run(out / case.id)["step_ns"]
     first = next((item for item in report.findings if item.rule not in apart), None)
     truth = case.truth
     accused = first if first is not None and first.severity != Severity.INFO else None
@@ -108,9 +96,8 @@ def judge(case: Case, out: Path, apart: Sequence[str] = ()) -> Judged:
             case.id, first.rule if first else "", report.verdict.title, not alarms, True,
             statistics.median(steps), alarms=alarms, **(sure if alarms else {}),
         )  # fmt: skip
-    real = _gain(steps, _steps(out / case.healthy.id), mean=truth.mean)
-    recorded = [_recorded(out / one.id) for one in (case, case.healthy)]
-    fell_ns = None if truth.mean else recorded[0] - recorded[1]  # the mean is not written down
+    fixed = _run(out / case.id).get("fixed_ns") or _run(out / case.healthy.id)["step_ns"]
+    real = real_gain(steps, fixed, mean=truth.mean)
     if first is None:
         return Judged(
             case.id, "", report.verdict.title, False, False, statistics.median(steps),
@@ -123,28 +110,27 @@ def judge(case: Case, out: Path, apart: Sequence[str] = ()) -> Judged:
     return Judged(
         case.id, first.rule + (f" ({reason})" if reason else ""), report.verdict.title, right,
         not truth.ranks or first.ranks == truth.ranks, statistics.median(steps), first.fix,
-        first.savings_ns, first.savings_low_ns, first.savings_high_ns, *real, fell_ns, **sure,
+        first.savings_ns, first.savings_low_ns, first.savings_high_ns, *real, **sure,
     )  # fmt: skip
 
 
-def _steps(folder: Path) -> list[int]:
-    document = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    return [int(step) for step in document["step_ns"]]
+def _run(folder: Path) -> dict[str, list[int]]:
+    document: dict[str, list[int]] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return document
 
 
-def _recorded(folder: Path) -> float:
-    """The median recorded step, ns."""
-    document = json.loads((folder / "findings.json").read_text(encoding="utf-8"))
-    return float(document["runs"][0]["step_ns_median"])
+def real_gain(
+    faulty: Sequence[int], fixed: Sequence[int], *, mean: bool
+) -> tuple[float, float, float]:
+    """What the fix really gave, ns, with its 95 % interval: turn against turn, as a sweep's pairs.
 
-
-def _gain(before: Sequence[int], after: Sequence[int], *, mean: bool) -> tuple[float, float, float]:
-    """What the fix really gave, with its 95 % interval (bootstrap over steps)."""
+    Of two runs that took no turns (older recordings), their steps in the same order.
+    """
     middle = statistics.fmean if mean else statistics.median
-    generator = random.Random(0)
-    draws = sorted(
-        middle(generator.choices(before, k=len(before)))
-        - middle(generator.choices(after, k=len(after)))
-        for _ in range(_DRAWS)
+    before, after = (
+        [middle(steps[at : at + LENGTH]) for at in range(0, len(steps), LENGTH)]
+        for steps in (faulty, fixed)
     )
-    return middle(before) - middle(after), draws[_DRAWS // 40], draws[-_DRAWS // 40]
+    gain = paired_gain(before, after, successive(before))
+    step_ns = middle(faulty)
+    return gain.share * step_ns, gain.low * step_ns, gain.high * step_ns

@@ -38,7 +38,7 @@ def environment(rank: int, ranks: int, address: str, port: int, *, apart: bool) 
 
 def launch(command: Sequence[str], ranks: int, namespaces: Sequence[str]) -> int:
     """Run ``command`` as ``ranks`` processes; the first status that is not 0, the others killed."""
-    address, port = (Network.address(0), 29500) if namespaces else ("127.0.0.1", _free_port())
+    address, port = Network.address(0) if namespaces else "127.0.0.1", _free_port()
     children: dict[int, int] = {}
     for rank in range(ranks):
         child = os.fork()

@@ -51,6 +51,11 @@ _FOREIGN = (
     # deepspeedai/DeepSpeed deepspeed/utils/comms_logging.py
     (rb"^Comm\. Op +Message Size +Count", "is DeepSpeed's summary of its calls, without times",
      "record all ranks: advisor record -- deepspeed train.py"),
+    # NVIDIA/nccl plugins/profiler/example/print_event.cc
+    (rb'"cat": "(?:GROUP|COLL|P2P)(?:_API)?", "ph": "b"',
+     "is NCCL's example profiler's: when its host enqueued calls, not when they ran",
+     "record with its Inspector: NCCL_PROFILER_PLUGIN=libnccl-profiler-inspector.so "
+     "NCCL_INSPECTOR_ENABLE=1 NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS=500"),
     (rb"^\x80[\x02-\x05]", "is a Python pickle (a memory snapshot?), which is never loaded",
      "for torch's flight recorder pass the dumps of all ranks; a memory snapshot has no times"),
 )  # fmt: skip
@@ -94,9 +99,8 @@ def why_unknown(source: Source) -> Unknown:
         return Unknown(f"is text in {wide}; only UTF-8 is read", hint, damaged=True)
     if _XML.match(text):
         return _xml(text)
-    for begins, reason, hint in _FOREIGN:
-        if re.search(begins, text[:4096]):
-            return Unknown(reason, hint)
+    if found := foreign(text):
+        return found
     if text[:1] in (b"{", b"[") and not _LOG_LINE.match(text):
         return _json(source, text)
     if not text and source.compression != "none":
@@ -105,6 +109,14 @@ def why_unknown(source: Source) -> Unknown:
         hint = "the job was killed before it wrote, or the disk is full: record again"
         return Unknown("is blank", hint, damaged=True)
     return NO_SIGN
+
+
+def foreign(text: bytes) -> Unknown | None:
+    """What another tool wrote, by how it begins, and what to record in its place."""
+    for begins, reason, hint in _FOREIGN:
+        if re.search(begins, text[:4096]):
+            return Unknown(reason, hint)
+    return None
 
 
 def _empty_container(source: Source) -> Unknown:

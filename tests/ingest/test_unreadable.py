@@ -15,6 +15,7 @@ import pytest
 import advisor
 from advisor.errors import AdvisorError
 from advisor.ingest import ingest
+from advisor.ingest.detect import detect
 from advisor.ingest.source import Source
 from advisor.ingest.unknown import why_unknown
 from advisor.store.store import Store
@@ -229,6 +230,12 @@ def test_a_log_whose_lines_begin_with_a_bracket_is_no_damaged_json(
         ('{"$schema":"https://www.speedscope.app/file-format-schema.json"}', "speedscope"),
         ("---  ---\n   Name    Self CPU %      Self CPU   CPU total %", "torch's profiler"),
         ("Comm. Op            Message Size        Count\nbroadcast", "DeepSpeed"),
+        # NVIDIA/nccl issue 1765
+        (
+            '[\n{"name": "Group", "cat": "GROUP", "ph": "b", "id": 0, "pid": 12079, "tid": 1, '
+            '"ts": 201606.441406, "args": {"groupId": 0}},\n{}]',
+            "NCCL's example profiler",
+        ),
         ("==18148== NVPROF is profiling process 18148, command: python train.py", "nvprof"),
     ],
 )
@@ -237,4 +244,6 @@ def test_files_of_other_tools_are_called_what_they_are(
 ) -> None:
     path = tmp_path / "rank0.json"
     path.write_text(text)
-    assert named in why_unknown(Source.of(path, 0)).reason
+    source = Source.of(path, 0)
+    assert named in why_unknown(source).reason
+    assert detect(source) is None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from advisor.ingest.readers.kineto.beginning import damaged_beginning, is_list_of_events
 from advisor.ingest.readers.kineto.json_value import KEYS
 from advisor.ingest.source import HEAD_BYTES, RankHint, ReadContext, Source
+from advisor.ingest.unknown import foreign
 
 if TYPE_CHECKING:
     from advisor.ingest.readers.kineto.trace import Trace
@@ -43,6 +44,8 @@ def detect(source: Source) -> bool:
         if len(source.head) >= HEAD_BYTES and _events_further_on(source):
             return True
         return damaged_beginning(source.head) is not None
+    if foreign(head):
+        return False
     with source.open() as stream:
         stream.read(len(source.head))
         if is_list_of_events(head, iter(lambda: stream.read(_PIECE), b"")):

@@ -15,7 +15,7 @@ from advisor.config.paths import shipped
 from advisor.engine.memory_limit import MemoryLimit
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.findings import OutcomeKind
-from advisor.vocabulary.bounded_templates import limited
+from advisor.vocabulary.bounded_templates import limited, timed
 from advisor.vocabulary.templates import render
 
 
@@ -88,6 +88,14 @@ def test_the_texts_of_a_rule_share_some_seconds(template: str) -> None:
         while True:
             render(template, values)
     assert render("{{ 1 }}", {}) == "1"
+
+
+def test_what_other_processes_take_of_the_processor_is_not_the_texts_time() -> None:
+    """On a starved machine a log's only finding was lost to the wall's clock."""
+    with limited(0.01):
+        with timed("{{ 1 }}"):
+            time.sleep(0.05)
+        assert render("{{ 1 }}", {}) == "1"
 
 
 @pytest.mark.parametrize(

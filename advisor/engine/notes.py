@@ -240,9 +240,12 @@ def _of_probes(sandbox: Sandbox) -> list[Note]:
 def _of_outputs(sandbox: Sandbox) -> list[Note]:
     """Outputs of jobs that tell of nothing that is judged."""
     (row,) = sandbox.records(
-        "SELECT sum(value::BIGINT) AS lines FROM topology WHERE kind = 'output' AND name = 'silent'"
+        "SELECT sum(value::BIGINT) AS lines, bool_or(name = 'silent-nccl') AS of_nccl "
+        "FROM topology WHERE kind = 'output' AND starts_with(name, 'silent')"
     )
-    return [note("silent-output", lines=int(row["lines"]))] if row["lines"] else []
+    if not row["lines"]:
+        return []
+    return [note("silent-output", lines=int(row["lines"]), of_nccl=bool(row["of_nccl"]))]
 
 
 def _of_benchmarks(sandbox: Sandbox) -> list[Note]:

@@ -16,6 +16,7 @@ from advisor.ingest.readers.nccl_log.collect import Log
 from advisor.ingest.readers.nccl_log.communicators import Slot
 from advisor.ingest.readers.nccl_log.facts import Fact
 from advisor.ingest.readers.nccl_log.jobs import refuse_several_logs
+from advisor.ingest.readers.nccl_log.prefix import looks_like_log
 from advisor.ingest.readers.nccl_log.write import write_log
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.text import TableParser
@@ -94,7 +95,8 @@ def _read(source: Source, log: Log, context: ReadContext, format_name: str) -> _
     trials.finish(harvest)
     if format_name == "nccl-log" and not understood and not harvest.measurements and number:
         # A job's output that tells of no failure: how much was looked at.
-        said = Fact("output", "silent", f"{number}", "run")
+        silent = "silent-nccl" if looks_like_log(source.head) else "silent"
+        said = Fact("output", silent, f"{number}", "run")
         understood = log.collected.keep(Slot("", 0), [said], (path, number))
     harvest.notes += [note for note in (damage, refused) if note is not None]
     return _File(source, harvest, understood, refused, log.collected.counts - before, tool)

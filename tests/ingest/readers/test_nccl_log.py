@@ -895,3 +895,17 @@ def test_bridges_among_the_sockets_of_one_hosts_log(
     with advisor.load(str(log)) as run:
         (found,) = [one for one in run.report.findings if one.rule == "virtual-interfaces"]
     assert (found.evidence.facts["spans"], found.severity.value) == (spans, severity)
+
+
+@pytest.mark.parametrize("of_nccl", [True, False])
+def test_an_output_that_names_nothing_says_whether_lines_of_it_are_nccls(
+    tmp_path: Path, of_nccl: bool
+) -> None:
+    """GIVEN trails of sockets that closed at the end (NVIDIA/Fuser, issue 3055)."""
+    line = "dgx1v-loki-23:5892:6289 [2] NCCL INFO misc/socket.cc:47 -> 3" if of_nccl else "done"
+    log = tmp_path / "job.log"
+    log.write_text(f"{line}\n" * 3)
+    with advisor.load(str(log)) as run:
+        notes = [note for item in run.report.runs for note in item.notes]
+    (note,) = [one for one in notes if one.code == "silent-output"]
+    assert (note.values["of_nccl"], "none is NCCL's" in note.text) == (of_nccl, not of_nccl)

@@ -70,6 +70,7 @@ said-at         time                 when that line was printed, or the last bef
 output          passing              a line at the end of an output that tells of a failure in words
                                      of no known form, after which the job went on
 output          silent               lines of a job's output that name nothing of the above
+output          silent-nccl          the same, where some are NCCL's
 progress        step                 the last line looked at of a file whose job trained on
 =============== ==================== =============================================================
 

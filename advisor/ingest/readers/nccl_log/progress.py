@@ -78,45 +78,47 @@ class Progress:
 
     def wrong(self, message: str, where: Where, printed: str = "") -> None:
         """The entry that names a line, ``printed`` with its launcher's mark."""
+        if ends_a_job(message) or recovers(message):
+            if len(self._steps) >= _STEPS:
+                self.over += [(earlier, self._said) for earlier in self._since]
+                self._since = []
+            self._steps.clear()
         if ends_a_job(message):
             if _OF_TASK.match(printed):
                 self.over += [(earlier, printed[:_LONGEST]) for earlier in self._unmarked]
                 self._unmarked = []
             elif printed and message in starts_no_task() and len(self._unmarked) < _MOST:
                 self._unmarked.append(where)
-            if len(self._steps) >= _STEPS:
-                self.over += [(earlier, self._said) for earlier in self._since]
-                self._since = []
             if len(self.over) + len(self._since) < _MOST:
                 self._since.append(where)
             self._is_wrong = True
             self._failed |= message not in by_form() - reported()
             self._launcher_ended |= message in _LAUNCHER_ENDED
             self._again.clear()
-            self._steps.clear()
         if recovers(message):
             self._waits.append(where)
 
     def see(self, text: str, line: int) -> list[Where]:
         """A line that is no error; the places of waits that it shows to be over."""
-        if self._waits and _SERVED.search(text, 0, _LONGEST):
+        if self._waits and (len(self._steps) >= _STEPS or _SERVED.search(text, 0, _LONGEST)):
             over, self._waits = self._waits, []
             return over
         if not self._is_wrong:
             self._remember(text)
+            if self._waits:
+                self._count(text, line)
             return []
         if self._launcher_ended and self._begins(text):
             self.over += [(earlier, text.strip()[:_LONGEST]) for earlier in self._since]
             self._since, self._launcher_ended, self._failed = [], False, False
         if _DONE.search(text, 0, _LONGEST):
             self._done = line, text.strip()[:_LONGEST]
-        if len(self._steps) < _STEPS and _MEASURED.search(text, 0, _LONGEST):
-            self._step(text, line)
+        self._count(text, line)
         return []
 
     def measured(self, row: str, line: int) -> None:
         """A row of a benchmark's table: its steps."""
-        if self._is_wrong and len(self._steps) < _STEPS:
+        if (self._is_wrong or self._waits) and len(self._steps) < _STEPS:
             self._steps.setdefault((row,), line)
             self._said = " ".join(row.split())[:_LONGEST]
 
@@ -131,7 +133,9 @@ class Progress:
             self._again.add(shape)
         return _BEGINS.search(text, 0, _LONGEST) is not None or len(self._again) >= _ALIKE
 
-    def _step(self, text: str, line: int) -> None:
+    def _count(self, text: str, line: int) -> None:
+        if len(self._steps) >= _STEPS or not _MEASURED.search(text, 0, _LONGEST):
+            return
         if numbers := tuple(found[0] or found[1] for found in _NUMBER.findall(text[:_LONGEST])):
             self._steps.setdefault(numbers, line)
             self._said = text.strip()[:_LONGEST]

@@ -48,6 +48,9 @@ _FOREIGN = (
     # pytorch/pytorch torch/autograd/profiler_util.py
     (rb"\bName +Self CPU %", "is a printed table of torch's profiler: sums, without times",
      "pass the trace of every rank: prof.export_chrome_trace(f'rank{rank}.json')"),
+    # pytorch/pytorch torch/profiler/_memory_profiler.py: microseconds, then bytes by category
+    (rb"^\[\[\d{15,17}, \d{15,17}, ", "is torch's memory timeline, which has no events",
+     "pass the trace of the same steps: prof.export_chrome_trace('rank0.json')"),
     # deepspeedai/DeepSpeed deepspeed/utils/comms_logging.py
     (rb"^Comm\. Op +Message Size +Count", "is DeepSpeed's summary of its calls, without times",
      "record all ranks: advisor record -- deepspeed train.py"),

@@ -230,6 +230,8 @@ def test_a_log_whose_lines_begin_with_a_bracket_is_no_damaged_json(
         ('{"$schema":"https://www.speedscope.app/file-format-schema.json"}', "speedscope"),
         ("---  ---\n   Name    Self CPU %      Self CPU   CPU total %", "torch's profiler"),
         ("Comm. Op            Message Size        Count\nbroadcast", "DeepSpeed"),
+        # cwilson51/CO-Colloquium-Pytorch-profiler, traces/
+        ("[[1726077563878112, 1726077563878112, 1726077563891027], [[0, 1]]]", "memory timeline"),
         # NVIDIA/nccl issue 1765
         (
             '[\n{"name": "Group", "cat": "GROUP", "ph": "b", "id": 0, "pid": 12079, "tid": 1, '

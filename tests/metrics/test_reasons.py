@@ -15,7 +15,7 @@ from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Step, Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.timeline import COMPUTE, MEMORY, Timeline
+from advisor.metrics.timeline.timeline import COMM, COMPUTE, MEMORY, Timeline
 
 _MS = 1_000_000
 _STRETCHES = 5
@@ -297,6 +297,32 @@ def test_a_device_that_idled_before_computes_what_its_peers_have_behind_them(
             rank=rank, on_device=True, kind=np.full(len(start), COMPUTE), start=start,
             end=start + np.tile(np.array(lengths), _STRETCHES) * _MS, stream=start * 0,
             event_id=np.arange(len(start)), launch=start - _MS, thread=start * 0,
+        )  # fmt: skip
+    paces = {0: 600.0 * _MS, 1: pace_ms * float(_MS)}
+    assert _reason_on_devices(_rank_1_comes_late(), lines, paces) == reason
+
+
+@pytest.mark.parametrize(
+    ("pace_ms", "asks_late", "reason"),
+    [
+        (1000, True, "late-launch"),
+        (600, True, "slow-transfer-before"),
+        (1000, False, "slow-transfer-before"),
+    ],
+)
+def test_a_device_that_transfers_while_its_host_launches_nothing_computes_later(
+    pace_ms: int, asks_late: bool, reason: str
+) -> None:
+    """As above, and its device never idles: gathers of the step before fill its host's sleep."""
+    lines = {}
+    for rank, lengths in ((0, (100, 280)), (1, (180, 200))):
+        begin = np.repeat(np.arange(_STRETCHES) * 1000, 4)
+        start = (begin + np.tile([0, lengths[0], 500, 500 + lengths[1]], _STRETCHES)) * _MS
+        end = np.append(start[1:], _STRETCHES * 1000 * _MS)
+        lines[rank] = Timeline(
+            rank=rank, on_device=True, kind=np.tile([COMPUTE, COMM], 2 * _STRETCHES), start=start,
+            end=end, stream=start * 0, event_id=np.arange(len(start)), thread=start * 0,
+            launch=start - _MS if rank and asks_late else np.maximum(start - 900 * _MS, 0),
         )  # fmt: skip
     paces = {0: 600.0 * _MS, 1: pace_ms * float(_MS)}
     assert _reason_on_devices(_rank_1_comes_late(), lines, paces) == reason

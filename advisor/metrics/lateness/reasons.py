@@ -15,7 +15,7 @@ from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.statistics import floor_tail, sign_flip_tail
-from advisor.metrics.timeline.timeline import Timeline
+from advisor.metrics.timeline.timeline import COMPUTE, Timeline
 from advisor.store.columns import MISSING
 
 # A rank that runs this many times the others' operators has more of them to do, if that explains
@@ -145,11 +145,17 @@ def reason_of(
             )
             if copies_longer_ns >= max(idles_longer_ns, _BEHIND * cost_ns) and not by_host:
                 return Reason("slow-copies", evidence)
+            unasked_ns, _ = _more_per_step(
+                rank, items, lambda r: _per_step(_unasked(lines[r], occupancy[r]), steps[r])
+            )
             by_host = (
-                idle + asked_late >= _BEHIND * excess or idles_longer_ns >= _BEHIND * cost_ns
+                idle + asked_late >= _BEHIND * excess
+                or max(idles_longer_ns, unasked_ns) >= _BEHIND * cost_ns
             ) and (_host_behind(rank, elsewhere, paces) or 0.0) >= _BEHIND * cost_ns
             if not by_host:
                 return Reason("slow-transfer-before", evidence)
+            if unasked_ns > idles_longer_ns:
+                evidence["unasked_ns_per_step"] = round(unasked_ns)
     if compute >= idle and not by_host:
         surplus = operators - usual_operators
         more = surplus > (_MORE_OPERATORS - 1) * usual_operators and (
@@ -237,6 +243,17 @@ def _idle_per_step(occupancy: Occupancy, steps: Steps) -> float:
     start, end = steps.used_windows
     runs = occupancy.busy.covered(start, end)
     return float((np.subtract(end, start) - runs).mean()) if start else 0.0
+
+
+def _unasked(line: Timeline, occupancy: Occupancy) -> Intervals:
+    """When a rank computed nothing and its host had not launched what comes next: its device idles,
+    or transfers with nothing beside."""
+    low, high = occupancy.compute.end[:-1], occupancy.compute.start[1:]
+    computes = np.flatnonzero(line.kind == COMPUTE)
+    at = computes[np.minimum(np.searchsorted(line.start[computes], high), len(computes) - 1)]
+    launch = np.where(line.launch[at] == MISSING, low, line.launch[at]) if len(low) else low
+    late = launch > low
+    return Intervals.of(low[late], np.minimum(launch, high)[late])
 
 
 def _operators_per_step(line: Timeline, steps: Steps) -> float:

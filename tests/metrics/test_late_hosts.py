@@ -119,6 +119,16 @@ def test_a_rank_that_is_late_by_what_it_waited_makes_no_late_host() -> None:
         assert late["reason_evidence"].get("with") == named
 
 
+def test_ranks_that_two_of_their_host_hold_up_make_no_late_host() -> None:
+    """GIVEN a mesh (HSDP), and a host on which one rank loads and one computes longer, so that its
+    others wait in their shard group and come late to their replicas THEN the two are named."""
+    of_all = [row(rank, {4: 11, 6: 9}.get(rank, 0)) for rank in HOSTS]
+    of_hosts = [(row(rank, 0), [rank]) for rank in range(4)]
+    of_hosts += [(row(rank, 12 + rank), [rank]) for rank in (4, 6, 7)]
+    of_hosts.append((row(5, 12, "slow-transfer-before"), [5]))
+    assert with_hosts(of_all, of_hosts, HOSTS) == of_all
+
+
 def test_the_latest_rank_of_a_late_host_is_no_culprit_of_its_own() -> None:
     """GIVEN a host that is late, and one of its ranks by a little more THEN the host is named; the
     rank is where it costs more beyond its host's others than all of them do."""

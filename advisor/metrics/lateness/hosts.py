@@ -105,7 +105,8 @@ def with_hosts(
         evidence = row["reason_evidence"]
         read = [rank for rank in mates if rank in result]
         alone = [result[r]["cost_ns_per_step"] for r in read if result[r]["systematic"]]
-        if row["reason"] in _INHERITED or is_inherited(evidence):
+        # Ranks of a host that is late as a whole do not wait for one another.
+        if any(r["reason"] in _INHERITED or is_inherited(r["reason_evidence"]) for r in late):
             continue
         if kind is not None and row["reason"] not in _OF_PLACES:
             continue

@@ -88,6 +88,7 @@ def predict(
     ``identified`` is whether the trace says anything of those. What ``comes_and_goes`` between
     steps (a pause of one rank) counts with its mean over them, else the typical step's change.
     ``last_is_least``: the last step's change counts as the others' mean where it is less.
+    None too where no step can be replayed, or none to within its own length.
     """
     deltas, replays, measured = [], [], []
     for program in programs:
@@ -97,9 +98,12 @@ def predict(
             return None
         try:
             before, after = unchanged.replayed_ns, changed.replayed_ns
-            replays.append(program.replayed_ns - program.apart_ns)
+            replay = program.replayed_ns - program.apart_ns
         except AdvisorError:
             continue
+        if abs(replay - program.measured_ns) > program.measured_ns:
+            continue  # it is another step that takes twice as long
+        replays.append(replay)
         deltas.append(after - before)
         measured.append(program.measured_ns)
     if not deltas:

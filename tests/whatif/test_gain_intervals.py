@@ -59,3 +59,16 @@ def test_what_a_replay_takes_beyond_the_recording_is_no_sure_gain() -> None:
         lows.append(found.gain_low_ns)
     assert math.isclose(lows[0], 2e6)
     assert lows[1] > 14e6
+
+
+def test_what_is_not_replayed_to_within_its_own_length_tells_no_gain() -> None:
+    """Messages of a ring whose partners are not told follow one another in a replay."""
+
+    def halved(step: Program) -> Program:
+        return _job(step.replayed_ns / 2, step.measured_ns)
+
+    beyond, fits = _job(131e6, 65e6), _job(66e6, 65e6)
+    assert predict([beyond] * 5, halved) is None
+    found = predict([beyond, fits], halved)
+    assert found is not None
+    assert math.isclose(found.gain_ns, 33e6)

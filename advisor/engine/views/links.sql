@@ -19,6 +19,9 @@
 --   share_low: excess of a call's time, low end
 --   share_high: high end
 --   confidence: 'replayed' or 'modelled'
+--   exposed_ns: exposed communication per step, mean over ranks
+--   taken_ns: that, and what compute takes longer beside transfers: a sound link gives back no more
+--   most_ns: the same of what was replayed, and of the network; else calls' own exposed time bounds it: null
 --   savings_ns: per step, where it ran as fast as its peers
 --   savings_low_ns: low end of the 90 % interval
 --   savings_high_ns: high end
@@ -58,11 +61,13 @@ SELECT p.* EXCLUDE (open_times),
     THEN (SELECT avg(step_ns) FROM used_step) END AS of_step_ns,
   (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_high,
   CASE WHEN w.gain_ns IS NULL THEN 'modelled' ELSE 'replayed' END AS confidence,
-  CASE WHEN w.gain_ns IS NULL THEN excess_ns_per_step ELSE greatest(w.gain_ns, 0) END AS savings_ns,
-  greatest(coalesce(w.gain_low_ns, own_low_ns / open_times),
-    least(own_low_ns, excess_ns_per_step) / 2) AS savings_low_ns,
-  greatest(w.gain_high_ns, greatest(excess_high_ns, excess_ns_per_step)
-    * CASE WHEN w.gain_ns IS NULL THEN open_times ELSE 1 END) AS savings_high_ns,
+  exposed_ns, taken_ns, CASE WHEN w.gain_ns IS NOT NULL OR kind = 'network' THEN taken_ns END AS most_ns,
+  least(CASE WHEN w.gain_ns IS NULL THEN excess_ns_per_step ELSE greatest(w.gain_ns, 0) END, most_ns)
+    AS savings_ns,
+  least(greatest(coalesce(w.gain_low_ns, own_low_ns / open_times),
+    least(own_low_ns, excess_ns_per_step) / 2), most_ns) AS savings_low_ns,
+  least(greatest(w.gain_high_ns, greatest(excess_high_ns, excess_ns_per_step)
+    * CASE WHEN w.gain_ns IS NULL THEN open_times ELSE 1 END), most_ns) AS savings_high_ns,
   CASE kind WHEN 'edge' THEN [src, dst] WHEN 'rank' THEN [src]
     WHEN 'candidates' THEN coalesce(open_ranks, [])
     WHEN 'host' THEN coalesce(near, on_host)
@@ -80,7 +85,11 @@ SELECT p.* EXCLUDE (open_times),
     || ' GB/s where other links give ' || printf('%.3g', o.probe_expected_gbps) || ' GB/s',
     '; ' ORDER BY o.probe_gbps, o.src, o.dst)
     FROM placed o WHERE o.probe = 'names') AS probe_names
-FROM placed p LEFT JOIN rank s ON s.rank = p.src LEFT JOIN rank d ON d.rank = p.dst
+FROM placed p CROSS JOIN (SELECT e.ns AS exposed_ns, e.ns + s.ns AS taken_ns
+    FROM (SELECT avg(exposed_comm_ns) AS ns FROM rank_step) e,
+    -- that compute takes less beside transfers is another kernel's shape
+    (SELECT greatest(0, coalesce(median(cost_ns_per_step), 0)) AS ns FROM overlap_slowdown) s)
+  LEFT JOIN rank s ON s.rank = p.src LEFT JOIN rank d ON d.rank = p.dst
   LEFT JOIN (SELECT host, list(rank ORDER BY rank) AS on_host FROM rank GROUP BY host) h ON h.host = p.host
   LEFT JOIN whatif_gain w
   ON w.setting = CASE p.kind WHEN 'network' THEN 'restore-network' ELSE 'restore-link' END
@@ -105,8 +114,6 @@ FROM process_group g LEFT JOIN group_host h USING (process_group) JOIN (
 GROUP BY process_group;
 
 -- All that lies between hosts, where machines with the device have a faster network: it may be slow.
---   exposed_ns: exposed communication per step, mean over ranks
---   taken_ns: that, and what compute takes longer beside transfers
 --   step_share: share of the step that a sound network may give back
 --   suits: what calls take is what one of these machines has, so that nothing accuses it
 --   outweighed_ns: what a change that costs memory must give more than; null where it suits, or below a
@@ -116,16 +123,11 @@ GROUP BY process_group;
 --   least_gbps: of machines that are faster, the slowest likely network
 --   most_gbps: and the fastest
 CREATE VIEW slow_network AS
-SELECT p.* REPLACE (least(savings_ns, taken_ns) AS savings_ns,
-    least(savings_high_ns, taken_ns) AS savings_high_ns),
-  least(p.savings_ns, taken_ns) / coalesce(of_step_ns, step_ns) AS step_share,
+SELECT p.*, savings_ns / coalesce(of_step_ns, step_ns) AS step_share,
   coalesce((try_cast(evidence AS JSON) ->> '$.suits')::BOOLEAN, false) AS suits,
-  CASE WHEN step_share >= 0.1 AND NOT suits THEN least(p.savings_ns, taken_ns) / 0.8 END AS outweighed_ns,
+  CASE WHEN step_share >= 0.1 AND NOT suits THEN savings_ns / 0.8 END AS outweighed_ns,
   56 * (try_cast(evidence AS JSON) ->> '$.usual_ns')::DOUBLE AS beyond_ns,
   measured_gbps / (1 - share_low) AS least_gbps,
   measured_gbps / (1 - share_high) AS most_gbps
-FROM (SELECT slow_place.*, exposed_ns, exposed_ns + slowed_ns AS taken_ns FROM slow_place,
-  (SELECT avg(exposed_comm_ns) AS exposed_ns FROM rank_step),
-  -- what compute takes longer beside transfers is theirs too; that it takes less is another kernel's shape
-  (SELECT greatest(0, coalesce(median(cost_ns_per_step), 0)) AS slowed_ns FROM overlap_slowdown)) p, facts
+FROM slow_place p, facts
 WHERE kind = 'network' AND measured_gbps IS NOT NULL AND share_high < 1;

@@ -41,10 +41,14 @@ def _one_step() -> Iterator[duckdb.DuckDBPyConnection]:
         yield store.con
 
 
-def _span(calls_us: list[tuple[int, int]], idle_us: Sequence[tuple[int, int]] = ()) -> int:
+def _span(
+    calls_us: list[tuple[int, int]], idle_us: Sequence[tuple[int, int]] = (), no_core_us: int = 0
+) -> int:
     """``span_ns_per_step`` of scalar gathers that are asked for and end at these microseconds; the
-    rank idles between the others."""
+    rank idles between the others, ``no_core_us`` of it for want of a core."""
     with _one_step() as con:
+        noted = f'{{"advisor": {{"core_wait_ns": [{no_core_us * _US}]}}}}'
+        con.execute("UPDATE rank SET metadata = ?", [noted])
         con.execute("INSERT INTO run (run, created_at, advisor_version) VALUES ('run', '', 'test')")
         for number, (asked, end) in enumerate(calls_us):
             con.execute(
@@ -110,6 +114,19 @@ def test_python_between_two_calls_is_of_the_burst(
 ) -> None:
     """Two calls with 1.8 ms between them."""
     assert _span([(100, 200), (2000, 2100)], idle_us) == span_us * _US
+
+
+@pytest.mark.parametrize(
+    ("no_core_us", "span_us"),
+    [
+        (0, 0),  # two pauses
+        (3900, 4400),  # of 1.8 and 2.0 ms: the waits for a core of a thread that calls woke
+        (2500, 2100),  # no more of them than the step lacks a core
+    ],
+)
+def test_what_a_woken_rank_waits_for_a_core_is_of_the_burst(no_core_us: int, span_us: int) -> None:
+    calls_us = [(100, 200), (2000, 2200), (4200, 4500)]
+    assert _span(calls_us, [(200, 2000), (2200, 4200)], no_core_us) == span_us * _US
 
 
 @pytest.mark.parametrize("size", [None, TINY_BYTES, TINY_BYTES + 1])

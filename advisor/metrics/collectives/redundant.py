@@ -132,12 +132,24 @@ ordered AS (
     LEFT JOIN copies m ON m.process_group IS NOT DISTINCT FROM c.process_group
   WINDOW turn AS (PARTITION BY c.rank, c.step, c.process_group ORDER BY start_ns),
     own AS (PARTITION BY c.rank, c.step, c.process_group)),
-python AS (
-  SELECT o.rank, o.call_id, sum(g.idle_ns) AS python_ns
+no_core AS (
+  SELECT rank, step, waits[row_number() OVER (PARTITION BY rank ORDER BY start_ns)] AS no_core_ns
+  FROM step JOIN (SELECT rank,
+      try_cast(try_cast(metadata AS JSON) -> '$.advisor.core_wait_ns' AS BIGINT[]) AS waits
+    FROM rank WHERE run = $1 AND timeline = 'host') USING (rank)
+  WHERE run = $1 QUALIFY len(waits) = count(*) OVER (PARTITION BY rank)),
+between AS (
+  SELECT o.rank, o.step, o.call_id, g.idle_ns, g.idle_ns > {_BURST_NS} AS long
   FROM ordered o JOIN rank k ON k.run = $1 AND k.rank = o.rank AND k.timeline = 'host'
   JOIN host_gap g ON g.run = $1 AND g.rank = o.rank
     AND g.start_ns >= o.end_ns AND g.end_ns <= o.next_ns
-  WHERE kind = 'other' AND g.idle_ns <= {_BURST_NS} GROUP BY ALL),
+  WHERE kind = 'other' AND (o.small OR g.idle_ns <= {_BURST_NS})),
+python AS ( -- a thread that is woken by a call and gets no core looks idle as well
+  SELECT rank, call_id, sum(idle_ns) AS python_ns FROM (
+    SELECT *, sum(idle_ns) OVER (
+      PARTITION BY rank, step, long ORDER BY idle_ns, call_id ROWS UNBOUNDED PRECEDING) AS until_ns
+    FROM between)
+  LEFT JOIN no_core USING (rank, step) WHERE NOT long OR until_ns <= no_core_ns GROUP BY ALL),
 objects AS (
   SELECT rank, call_id, asked_ns, start_ns FROM (
     SELECT *, lag(sizes_ahead) OVER turn AS payload FROM ordered

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -19,6 +20,10 @@ from advisor.errors import AdvisorError
 from advisor.ingest.inflate import PIECE, READ, inflate_gzip, inflate_zstd, is_gzip, is_zstd
 
 _UNSUPPORTED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
+# A checkpoint by torch.save is a zip file too, and no trace in any case: a header of 30 bytes and
+# the name of its first member (pytorch/pytorch caffe2/serialize/inline_container.cc).
+_MAGIC_BYTES = 256
+_SAVED = re.compile(rb"PK\x03\x04.{26}[^/]*/data\.pkl", re.DOTALL)
 
 
 class Limits(NamedTuple):
@@ -164,7 +169,7 @@ def compression_of(magic: bytes) -> str:
     if is_zstd(magic):
         return "zstd"
     for prefix, name in _UNSUPPORTED.items():
-        if magic.startswith(prefix):
+        if magic.startswith(prefix) and not _SAVED.match(magic):
             raise AdvisorError(
                 f"is a {name} file, which is not read", hint="decompress it first (or use gzip)"
             )
@@ -174,7 +179,7 @@ def compression_of(magic: bytes) -> str:
 def compression_of_file(path: Path) -> str:
     """As :func:`compression_of`. Raises :class:`OSError` too."""
     with path.open("rb") as file:
-        return compression_of(file.read(8))
+        return compression_of(file.read(_MAGIC_BYTES))
 
 
 def open_decompressed(

@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import os
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import advisor
 from advisor.cli.diagnose import command
 from advisor.errors import AdvisorError
 from advisor.ingest import ingest
+from advisor.ingest.unknown import NOT_READ
 from advisor.store.store import Store
 from tests.support.traces import event, kineto
 
@@ -49,6 +51,20 @@ def _sources(store: Store) -> dict[str, tuple[Any, ...]]:
         "SELECT path, format, events_read, events_dropped, drop_reasons, note FROM source"
     ).fetchall()
     return {Path(path).name: tuple(rest) for path, *rest in rows}
+
+
+def test_a_jobs_checkpoints_beside_its_traces_are_no_trace_and_a_zipped_trace_is_named(
+    tmp_path: Path,
+) -> None:
+    folder = _folder(tmp_path / "traces")
+    for path, name in (("last.ckpt", "archive/data.pkl"), ("rank1.zip", "rank1.json")):
+        with zipfile.ZipFile(folder / path, "w") as file:
+            file.writestr(name, "content")
+    with Store.create() as store:
+        ingest([folder], store)
+        found = _sources(store)
+    assert found["last.ckpt"][-1] == NOT_READ
+    assert "zip" in found["rank1.zip"][-1]
 
 
 @pytest.mark.parametrize("rank_first", [True, False])

@@ -209,6 +209,8 @@ def _quiet_since(line: Timeline, found: Stretches) -> Int64s:
     """When each stretch began for the host, which launched nothing from then on until what ends it:
     what its lead hides of a pause is no idle time of the device."""
     launches = np.sort(line.launch[line.launch != MISSING])
+    if not len(launches):  # a trace without its runtime calls
+        return found.low
     before = np.searchsorted(launches, line.launch[found.following], side="left") - 1
     last = np.where(before >= 0, launches[np.maximum(before, 0)], found.low)
     quiet: Int64s = np.minimum(last, found.low)

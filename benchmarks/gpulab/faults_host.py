@@ -9,7 +9,7 @@ from benchmarks.gpulab.faults import ALL, Made, Place, fault
 from benchmarks.gpulab.job import Job
 
 
-@fault("late-host", "straggler-rank launch-bound", "[Hh]ost; py-spy; pin; compile")
+@fault("late-host", "straggler-rank launch-bound", "[Hh]ost; CPU of rank; py-spy; pin; compile")
 def _late_host(job: Job, size: float, step: float, rng: random.Random) -> Made:
     rank = rng.randrange(job.ranks)
     factor = (1.0 + size) * step / _host_ns(job) * rng.uniform(1.0, 1.15)

@@ -210,7 +210,7 @@ QUALIFY len(waits) = count(*) OVER (PARTITION BY rank);
 -- wait for it at least half as long, their own hosts stood still too: it is nobody's.
 --   step: number of the step
 --   rank: whose pause is the longest of all
---   pause_ns: how much longer than that of any other rank
+--   pause_ns: how much longer than that of any other rank, and than it waited for a core there
 --   code: the function that fills the longest stretch, where stacks were recorded
 --   after_wait: whether that is only where its host had waited for the device before
 --   works: whether it mostly runs operators
@@ -260,18 +260,21 @@ again AS ( -- a first step is not warming up where most of what it takes longer 
     THEN abs(o.operators / p.operators - 1) < 0.02
     ELSE o.pause_ns BETWEEN p.pause_ns / 2 AND 2 * p.pause_ns END GROUP BY p.step),
 whole AS (
-  SELECT p.step, p.rank, least(p.pause_ns, a.pause_ns) AS pause_ns, code, after_wait, works,
-    shared_ns, copied_ns, operators
+  -- a thread that is ready to run and has no core looks idle as well; a usual step lacks one for its share
+  SELECT p.step, p.rank, least(p.pause_ns, a.pause_ns) - least(p.pause_ns, greatest(0, more_wait_ns))
+    AS pause_ns, code, after_wait, works, shared_ns, copied_ns, operators
   FROM pause p LEFT JOIN again a ON a.step = p.step
+    LEFT JOIN (SELECT rank, step, wait_ns - step_ns * (SELECT median(wait_ns / step_ns) FROM step_core_wait u
+      JOIN all_step USING (step) SEMI JOIN usual_step USING (step) WHERE u.rank = c.rank) AS more_wait_ns
+      FROM step_core_wait c JOIN all_step USING (step)) w
+      ON w.rank = p.rank AND w.step = p.step
   WHERE (NOT first OR a.step IS NOT NULL)
     -- who pauses is waited for, by the first call of the next step that has one (of local SGD every so
     -- many): else its peers did nothing either
     AND (p.step NOT IN (SELECT step FROM waited) OR 2 * coalesce((SELECT max(ns) FROM (
       SELECT w.rank, sum(wait_ns) AS ns FROM waited w WHERE w.last_rank = p.rank AND w.rank <> p.rank
         AND (w.step = p.step OR p.step >= before AND p.step < w.step) GROUP BY w.rank)), 0) >= p.pause_ns)
-    -- a thread that is ready to run and has no core looks idle as well; a usual step lacks one too
-    AND p.pause_ns NOT BETWEEN 1 AND coalesce((SELECT max(wait_ns) FILTER (step = p.step) - median(wait_ns)
-      FILTER (step IN (FROM usual_step)) FROM step_core_wait c WHERE c.rank = p.rank), 0))
+    AND p.pause_ns NOT BETWEEN 1 AND coalesce(more_wait_ns, 0))
 SELECT * EXCLUDE (copied_ns, operators) FROM whole
 UNION ALL -- one that the recording ends in: it begins with the copies that a whole one holds, or runs as many
 -- operators

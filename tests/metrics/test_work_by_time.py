@@ -110,10 +110,13 @@ def test_as_much_work_is_nobodys_cause() -> None:
     assert _compared(_PEER, steps=8).cause_p_value == 1.0
 
 
-def _on_device(paces: Mapping[int, Sequence[float]], needed: float, last: float = 1.0) -> Compared:
+def _on_device(
+    paces: Mapping[int, Sequence[float]], needed: float, last: float = 1.0, gemms: int = 0
+) -> Compared:
     """Of each rank how long its kernels take, in ms by kind; three calls each, shapes as above.
 
-    On rank 0 the last call of each kind takes ``last`` times as long.
+    On rank 0 the last call of each kind takes ``last`` times as long. The last ``gemms`` kinds are
+    matrix products.
     """
     with Store.create() as store:
         con = store.con
@@ -122,9 +125,10 @@ def _on_device(paces: Mapping[int, Sequence[float]], needed: float, last: float 
             for number in range(3 * len(kinds)):
                 kind = number // 3
                 longer = last if rank == 0 and number % 3 == 2 else 1.0
+                what = "gemm" if kind >= len(kinds) - gemms else "kernel"
                 for event, name, of, device in (
                     (2 * number, "aten::mm", "cpu_op", None),
-                    (2 * number + 1, f"kernel{kind}", "compute", 0),
+                    (2 * number + 1, f"{what}{kind}", "compute", 0),
                 ):
                     con.execute(
                         "INSERT INTO event BY NAME SELECT 'run' AS run, ?::INTEGER AS rank, "
@@ -156,6 +160,21 @@ def test_kernels_of_every_kind_that_take_longer_are_no_chance() -> None:
     assert one.pace is not None
     assert one.pace > 1.3
     assert one.pace_p_value == 1.0
+
+
+def test_matrix_products_tell_a_slow_memory_from_a_slow_device_and_from_more_work() -> None:
+    usual = [1.0, 2.0, 3.0, 1.5, 2.5, 0.5, 4.0, 1.2, 0.8, 6.0]
+    slow = [3.8 * ms for ms in usual]
+
+    def pace(own: Sequence[float], gemm: float) -> float | None:
+        paces = {rank: [*usual, 5.0] for rank in (1, 2)}
+        return _on_device({0: [*own, gemm], **paces}, 0.3, gemms=1).memory_pace
+
+    assert pace(slow, 5.0) == pytest.approx(3.8)
+    assert pace(slow, 4.0) == pytest.approx(3.8)  # its peers' run beside transfers that wait for it
+    assert pace(slow, 19.0) is None
+    assert pace(usual, 5.0) is None
+    assert pace([19.0, *usual[1:]], 5.0) is None  # one kind: its table is larger
 
 
 def test_a_device_that_throttles_in_a_third_of_its_steps_is_slow_by_the_mean_of_its_calls() -> None:

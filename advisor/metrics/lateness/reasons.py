@@ -302,7 +302,7 @@ def _of_compute(found: Compared, needed: float, surplus: float, on_device: bool)
     """
     if found.work is not None and found.work - 1 >= max(needed, _MORE_OPERATORS - 1):
         return "more-work"
-    if found.pace is not None and found.pace - 1 >= needed:
+    if found.memory_pace is not None or (found.pace is not None and found.pace - 1 >= needed):
         return "slow-compute"
     if surplus > 0:
         # A slow rank's stretches last longer and so hold more operators, up to its pace and more.

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from advisor.metrics.lateness.memory import memory_pace
 from advisor.metrics.lateness.unlike import unlike_operands
 from advisor.metrics.timeline.shapes import LAUNCHED_SHAPES
 from advisor.metrics.timeline.statistics import binomial_tail, sign_flip_tail
@@ -47,6 +48,7 @@ class Compared(NamedTuple):
     its kernels taking so much longer. ``mean_pace``: by the mean of calls of equal shapes, not the
     median: other processes on a host's cores stop a few calls for long, and a device may throttle
     in some of the steps. ``more_by_step``: what it has more in the steps where it has more, of all.
+    ``memory_pace``: as :func:`memory_pace` says of a device.
     """
 
     work: float | None
@@ -60,6 +62,7 @@ class Compared(NamedTuple):
     pace_p_value: float = 1.0
     mean_pace: float | None = None
     more_by_step: float | None = None
+    memory_pace: float | None = None
 
 
 def compare_work(
@@ -89,6 +92,8 @@ def compare_work(
         if rank in flops and others:
             pace, mean_pace, by_chance = _pace(con, run, rank, others, needed)
             by_shape = by_shape._replace(pace=pace, mean_pace=mean_pace, pace_p_value=by_chance)
+        memory = memory_pace(con, run, rank, chosen[1:], needed)
+        by_shape = by_shape._replace(memory_pace=memory)
         return _by_attention(_kernels(con, run, key), rank, by_shape)
     times = _times(rank, operators, len(chosen) - 1)
     mean_pace = _host_pace(rank, operators, lambda one: one.mean_ns)

@@ -67,7 +67,7 @@ _GROUP = re.compile(r"^(?:void )?((?:\(anonymous namespace\)|<unnamed>|[^<(])+)"
 # Matrix products, convolutions and attention, and which of them work on 16 bits or fewer, by their
 # names: cuBLAS (bf16_s16816gemm, h884gemm, hgemm), CUTLASS (cutlass::bfloat16_t), cuBLASLt's nvjet
 # (nvjet_hsh for half, nvjet_tst for bfloat16), rocBLAS (Cijk_..._BBS, HHS).
-_MATRIX = r"(?i)gemm|nvjet|Cijk_|cutlass|flash|fmha|conv|xmma|attention"
+MATRIX = r"(?i)gemm|nvjet|Cijk_|cutlass|flash|fmha|conv|xmma|attention"
 _NARROW = (
     r"(?i)bf16|bfloat16|fp16|f16f16|half|_f16|h884|h1688|h16816|hgemm|nvjet_(sm\d+_)?[htqo]"
     r"|_(BBS|HHS|BSS|HSS|HHH|F8)|e4m3|fp8"
@@ -217,7 +217,7 @@ def _precisions(con: Any, run: str, *, on_device: bool) -> tuple[dict[int, float
     for rank, share in rows(con, _NARROW_OPERATORS, [run]):
         shares[rank] = share or 0.0
     if on_device:
-        for rank, share, ns in rows(con, _NARROW_KERNELS, [run, _MATRIX, _NARROW, _PLAIN_FP32]):
+        for rank, share, ns in rows(con, _NARROW_KERNELS, [run, MATRIX, _NARROW, _PLAIN_FP32]):
             shares[rank] = max(shares.get(rank, 0.0), share or 0.0)
             plain[rank] = ns
     return shares, plain

@@ -206,13 +206,15 @@ def asked_late(calls: Sequence[Call], line: Timeline, gaps: Gaps) -> AskedLate:
 
 
 def _quiet_since(line: Timeline, found: Stretches) -> Int64s:
-    """When each stretch began for the host, which launched nothing from then on until what ends it:
-    what its lead hides of a pause is no idle time of the device."""
-    launches = np.sort(line.launch[line.launch != MISSING])
-    if not len(launches):  # a trace without its runtime calls
+    """When each stretch began for the host, whose last launch returned then: what its lead hides of
+    a pause is no idle time of the device."""
+    launches, returned = line.launch, line.launch if line.returned is None else line.returned
+    order = np.argsort(launches)[np.count_nonzero(launches == MISSING) :]
+    if not len(order):  # a trace without its runtime calls
         return found.low
-    before = np.searchsorted(launches, line.launch[found.following], side="left") - 1
-    last = np.where(before >= 0, launches[np.maximum(before, 0)], found.low)
+    ends = np.maximum.accumulate(np.maximum(launches, returned)[order])
+    before = np.searchsorted(launches[order], launches[found.following], side="left") - 1
+    last = np.where(before >= 0, ends[np.maximum(before, 0)], found.low)
     quiet: Int64s = np.minimum(last, found.low)
     return quiet
 

@@ -73,9 +73,7 @@ class Recording:
         self._steps_done = -1  # the profiler's warm-up step is not recorded
         self._annotated = False
         self._marks = ExitStack()
-        # At the ends of steps, from the warm-up's on: of the training thread, and of gloo's.
-        self._waits_ns: dict[str, list[int]] = {"core_wait_ns": [], "gloo_wait_ns": []}
-        self._gloo: list[Path] = []
+        self._waits = CoreWaits()
         self._cores: cores.CoresUsed | None = None  # at the end of the warm-up
         activities = [ProfilerActivity.CPU]
         if device == "cuda":
@@ -115,11 +113,7 @@ class Recording:
         self._steps_done += 1
         if self._steps_done == 0:
             self._cores = cores.used()
-            self._gloo = gloo_tasks()
-        if (waited_ns := waited_for_core_ns()) is not None:
-            self._waits_ns["core_wait_ns"].append(waited_ns)
-        if self._gloo and (by_gloo := [*map(waited_for_core_ns, self._gloo)]).count(None) == 0:
-            self._waits_ns["gloo_wait_ns"].append(sum(filter(None, by_gloo)))
+        self._waits.end_step()
         if self._steps_done >= self.steps:
             self._annotate()
         with _undisturbed():
@@ -131,9 +125,7 @@ class Recording:
         self._annotated = True
         held = cores.kept_busy(self._cores, cores.used(), torch.get_num_threads())
         own = {**self._metadata(), **held, "recorded_steps": self._steps_done}
-        for name, until in self._waits_ns.items():
-            if waits := [end - begin for begin, end in itertools.pairwise(until)]:
-                own[name] = waits
+        own |= self._waits.by_step_ns()
         text = json.dumps(own, sort_keys=True)
         self._profiler.add_metadata_json(names.METADATA_KEY, text)
 
@@ -167,6 +159,31 @@ def _undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
         if came:
             signal.raise_signal(signal.SIGTERM)
+
+
+class CoreWaits:
+    """How long threads are ready to run without a core: the training thread's, and gloo's."""
+
+    def __init__(self) -> None:
+        self._until_ns: dict[str, list[int]] = {"core_wait_ns": [], "gloo_wait_ns": []}
+        self._gloo: list[Path] | None = None
+
+    def end_step(self) -> None:
+        """Note how long they have waited so far; the first step that ends is not counted."""
+        if self._gloo is None:
+            self._gloo = gloo_tasks()
+        if (waited_ns := waited_for_core_ns()) is not None:
+            self._until_ns["core_wait_ns"].append(waited_ns)
+        if self._gloo and (by_gloo := [*map(waited_for_core_ns, self._gloo)]).count(None) == 0:
+            self._until_ns["gloo_wait_ns"].append(sum(filter(None, by_gloo)))
+
+    def by_step_ns(self) -> dict[str, list[int]]:
+        """Of each step after the first, as the recording's metadata holds it; what is kept only."""
+        waits = {
+            name: [end - begin for begin, end in itertools.pairwise(until)]
+            for name, until in self._until_ns.items()
+        }
+        return {name: by_step for name, by_step in waits.items() if by_step}
 
 
 def waited_for_core_ns(task: Path = Path("/proc/thread-self")) -> int | None:

@@ -28,7 +28,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils.data import DataLoader, Dataset
 
 from advisor.profile.emulate import set_precise_timers
-from advisor.profile.recording import gloo_groups, gloo_threads
+from advisor.profile.recording import CoreWaits, gloo_groups, gloo_threads
 from benchmarks.lab import hosts, strategies
 from benchmarks.lab.config import RunConfig
 
@@ -192,6 +192,7 @@ class _Profile(profile):  # type: ignore[misc]  # torch is not typed here
 def _record(config: RunConfig, rank: int, phase: Phase, namespace: str, steps: _Steps) -> list[int]:
     """Trace some steps; their times in ns."""
     times_ns = []
+    waits = CoreWaits()
     with _Profile(
         activities=[ProfilerActivity.CPU],
         record_shapes=True,
@@ -200,19 +201,23 @@ def _record(config: RunConfig, rank: int, phase: Phase, namespace: str, steps: _
             str(phase.folder / f"rank{rank}.trace.json.gz")
         ),
     ) as profiler:
-        profiler.before_stop = lambda: _end_together(profiler, config, rank, phase, namespace)
-        for _ in range(PROFILER_WARM_UP + phase.recorded):
+        profiler.before_stop = lambda: _end_together(
+            profiler, config, rank, phase, namespace, waits
+        )
+        for step in range(PROFILER_WARM_UP + phase.recorded):
             began = time.perf_counter_ns()
             steps.one()
             times_ns.append(time.perf_counter_ns() - began)
+            if step >= PROFILER_WARM_UP - 1:
+                waits.end_step()
             profiler.step()
     return times_ns[PROFILER_WARM_UP:]
 
 
 def _end_together(
-    profiler: Any, config: RunConfig, rank: int, phase: Phase, namespace: str
+    profiler: Any, config: RunConfig, rank: int, phase: Phase, namespace: str, waits: CoreWaits
 ) -> None:
-    _add_metadata(profiler, config, namespace)
+    _add_metadata(profiler, config, namespace, waits)
     (phase.folder / f"rank{rank}.ended").touch()
     # Not a collective: it would stand in the trace.
     deadline = time.monotonic() + WAIT_FOR_OTHERS_S
@@ -222,13 +227,14 @@ def _end_together(
         time.sleep(0.005)
 
 
-def _add_metadata(profiler: Any, config: RunConfig, namespace: str) -> None:
+def _add_metadata(profiler: Any, config: RunConfig, namespace: str, waits: CoreWaits) -> None:
     metadata = {
         "strategy": config.strategy,
         "compute": config.compute,
         "host": namespace,
         "gloo_threads": gloo_threads(gloo_groups()),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        **waits.by_step_ns(),
     }
     if config.precision != "float32":
         metadata["workload"] = {"precision": config.precision}

@@ -8,13 +8,14 @@ WHERE step < (SELECT max(step) FROM all_step) OR (SELECT timeline FROM facts) = 
   OR (SELECT count(*) FROM used_step) < 3;
 
 -- Steps in which gaps of a kind count: closed ones, and those of warming up that are long for a gap as in a
--- closed one, half to twice as long.
+-- closed one, half to twice as long. Behind a wait in which all ranks save the saving is what costs.
 -- No rows without host_gap.
 CREATE VIEW gap_step AS
 WITH own AS (SELECT kind, step, sum(idle_ns + coalesce(beside_ns, 0)) AS ns FROM host_gap
   GROUP BY rank, kind, step),
 stall AS (SELECT kind, step, max(ns) AS ns FROM own GROUP BY kind, step)
 SELECT kind, step FROM closed_step CROSS JOIN (SELECT DISTINCT kind FROM stall)
+WHERE kind NOT IN ('synchronisation', 'blocking-copy') OR step NOT IN (SELECT step FROM saving_step)
 UNION
 SELECT w.kind, w.step FROM warm_up_step JOIN all_step s USING (step) JOIN stall w USING (step)
   JOIN (FROM stall SEMI JOIN closed_step USING (step)) o ON o.kind = w.kind
@@ -307,6 +308,20 @@ SELECT step, max(idle_ns) AS pause_ns, arg_max_null(name, idle_ns) AS code,
   coalesce(arg_max_null(after_wait, idle_ns), false) AS after_wait
 FROM step_pause, facts WHERE step NOT IN (SELECT step FROM warm_up_step)
 GROUP BY step HAVING count(*) = any_value(ranks_read) AND 2 * min(idle_ns) > max(idle_ns);
+
+-- Steps in which all ranks copy to their hosts, each over twice what its usual step does, and stop for longer
+-- than that takes: a state is saved. Numbers that are read are no state.
+--   bytes: median over ranks
+CREATE VIEW saving_step AS
+WITH own AS (
+  SELECT k.rank, s.step, coalesce(sum(bytes), 0) AS bytes, coalesce(sum(copy_ns), 0) AS copy_ns
+  FROM whole_rank k CROSS JOIN all_step s
+    LEFT JOIN memory_copy c ON c.rank = k.rank AND c.step = s.step AND direction = 'device-to-host'
+      AND copies > tiny WHERE s.complete GROUP BY k.rank, s.step),
+usual AS (
+  SELECT rank, quantile_disc(bytes, 0.5) AS bytes FROM own SEMI JOIN usual_step USING (step) GROUP BY rank)
+SELECT step, median(o.bytes) AS bytes FROM own o JOIN usual u USING (rank) JOIN all_rank_pause USING (step)
+GROUP BY step HAVING bool_and(o.bytes > 2 * u.bytes AND pause_ns > copy_ns);
 
 -- Pauses, of one rank or of all, that come too regularly for chance (p under 0.05); one row of each kind.
 -- Asked of those longer than a twentieth of the typical step.

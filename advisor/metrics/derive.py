@@ -23,6 +23,7 @@ from advisor.metrics.host.edges import edge_rows
 from advisor.metrics.host.gaps import (
     NAME_AS_ONE,
     NAME_LONG_STEPS,
+    NAME_OFFLOADED,
     NAME_PAUSES,
     NAME_READS,
     PAGES,
@@ -229,6 +230,7 @@ def _write_summaries(con: Any, data: RunData) -> None:
         con.execute(NAME_AS_ONE, {"run": data.run})
     if any(row["kind"] == "synchronisation" for row in rows["host_gap"]):
         con.execute(NAME_READS, {"run": data.run})
+        con.execute(NAME_OFFLOADED, {"run": data.run})
     if any(has_long_steps(one.steps) for one in data.ranks.values()):
         con.execute(NAME_LONG_STEPS, {"run": data.run})
     if any(row["kind"] == "other" for row in rows["host_gap"]):

@@ -199,6 +199,23 @@ def test_memory_of_a_pool_that_a_wait_emptied_is_no_wait(tmp_path: Path) -> None
     assert found == ["allocator", "synchronisation"]
 
 
+@pytest.mark.parametrize("back", ["Memcpy HtoD (Pinned -> Device)", GEMM])
+def test_an_offloaded_optimizer_is_no_wait_for_the_device(tmp_path: Path, back: str) -> None:
+    """Gradients go to the host, DeepSpeedCPUAdam computes for 4 ms, parameters come back: it was
+    told to keep metrics on the device. Where a kernel ends the stretch, the optimizer reads one."""
+    trace = _alone()
+    for begin in _steps(trace, 6, 20_000):
+        trace.kernel(GEMM, begin + 10, 13_000, begin)
+        trace.host("Optimizer.step#DeepSpeedCPUAdam.step", begin + 20, 18_000, "user_annotation")
+        trace.kernel("Memcpy DtoH (Device -> Pinned)", begin + 13_010, 1000, begin + 30)
+        trace.host("cudaStreamSynchronize", begin + 40, 13_975, cat="cuda_runtime")
+        trace.kernel(back, begin + 18_015, 1000, begin + 18_005)
+        trace.kernel(GEMM, begin + 19_020, 970, begin + 18_500)
+    with _loaded(tmp_path, trace) as run:
+        (found,) = [item for item in run.report.findings if item.rule == "blocking-sync"]
+        assert found.title.startswith("The optimizer on the CPU") == (back != GEMM)
+
+
 def test_an_optimizer_that_loops_over_parameters_is_told_to_fuse(tmp_path: Path) -> None:
     """600 kernels of 3 µs in each step, every 10 µs one: CUDA graphs were advised first."""
     trace = _alone()

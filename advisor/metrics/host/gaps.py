@@ -67,6 +67,21 @@ WHERE host_gap.run = $run AND host_gap.rank = found.rank AND host_gap.start_ns =
   AND host_gap.kind = 'synchronisation'
 """
 """What the device had computed last where the host waited for a result."""
+NAME_OFFLOADED = """
+UPDATE host_gap SET name = found.name FROM (
+  SELECT g.rank, g.start_ns, r.name FROM host_gap g
+  JOIN event down ON down.run = g.run AND down.rank = g.rank AND down.class = 'memory'
+    AND down.start_ns + down.dur_ns = g.start_ns AND regexp_matches(down.name, 'DtoH|DeviceToHost')
+  JOIN event up ON up.run = g.run AND up.rank = g.rank AND up.class = 'memory'
+    AND up.start_ns = g.end_ns AND regexp_matches(up.name, 'HtoD|HostToDevice')
+  JOIN event r ON r.run = g.run AND r.rank = g.rank AND r.class = 'annotation' AND r.device IS NULL
+    AND starts_with(r.name, 'Optimizer.step#') AND r.start_ns < g.end_ns
+    AND r.start_ns + r.dur_ns > (g.start_ns + g.end_ns) // 2
+  WHERE g.run = $run AND g.kind IN ('synchronisation', 'blocking-copy')) found
+WHERE host_gap.run = $run AND host_gap.rank = found.rank AND host_gap.start_ns = found.start_ns
+"""
+"""Between gradients that come to the host and parameters that go back, within an optimizer's step,
+the host computes that step: this names the stretch, not the wait for the gradients before it."""
 PAGES = """
 UPDATE host_gap SET kind = 'paging' FROM event e
 WHERE host_gap.run = $run AND host_gap.kind = 'other' AND host_gap.name IS NULL

@@ -428,6 +428,19 @@ SELECT rank, least(any_value(ns), sum(more_ns))::BIGINT AS core_ns,
   core_high_ns >= any_value(ns) AS mostly
 FROM part JOIN spread USING (rank) WHERE coalesce(equal_work, true) GROUP BY rank;
 
+-- How busy the cores are on which a rank runs, over its recorded steps. Our recorder notes it on Linux.
+--   cpus: numbers of the cores
+--   busy: cores of these that anything keeps busy (mean)
+--   own: that the rank's process keeps busy, its loader's workers included
+--   threads: that the rank computes with (intra-op)
+CREATE VIEW rank_core AS
+SELECT rank, host, try_cast(held -> '$.cpus' AS INTEGER[]) AS cpus,
+  try_cast(held ->> '$.busy_ns' AS DOUBLE) / nullif(try_cast(held ->> '$.window_ns' AS DOUBLE), 0) AS busy,
+  try_cast(held ->> '$.own_ns' AS DOUBLE) / nullif(try_cast(held ->> '$.window_ns' AS DOUBLE), 0) AS own,
+  try_cast(held ->> '$.threads' AS INTEGER) AS threads
+FROM (SELECT rank, host, try_cast(metadata AS JSON) -> '$.advisor.cores' AS held FROM rank)
+WHERE busy IS NOT NULL AND own IS NOT NULL;
+
 -- Who keeps the cores busy on which ranks run, over the recorded steps: one row per host and set of
 -- cores. Our recorder notes it on Linux; only where all ranks are recorded are the others no ranks.
 --   ranks: that run on them
@@ -436,17 +449,23 @@ FROM part JOIN spread USING (rank) WHERE coalesce(equal_work, true) GROUP BY ran
 --   other_cores: that other programs keep busy
 --   threads: that the ranks compute with (intra-op)
 CREATE VIEW core_use AS
-WITH noted AS (
-  SELECT rank, host, try_cast(metadata AS JSON) -> '$.advisor.cores' AS held FROM rank),
-each AS (
-  SELECT rank, host, try_cast(held -> '$.cpus' AS INTEGER[]) AS cpus,
-    try_cast(held ->> '$.busy_ns' AS DOUBLE) / nullif(try_cast(held ->> '$.window_ns' AS DOUBLE), 0) AS busy,
-    try_cast(held ->> '$.own_ns' AS DOUBLE) / nullif(try_cast(held ->> '$.window_ns' AS DOUBLE), 0) AS own,
-    try_cast(held ->> '$.threads' AS INTEGER) AS threads
-  FROM noted)
 SELECT host, list(rank ORDER BY rank) AS ranks, len(cpus) AS cores, sum(own) AS own_cores,
   greatest(0, avg(busy) - sum(own)) AS other_cores, sum(threads) AS threads
-FROM each, facts WHERE ranks_read = world_size AND busy IS NOT NULL AND own IS NOT NULL GROUP BY host, cpus;
+FROM rank_core, facts WHERE ranks_read = world_size GROUP BY host, cpus;
+
+-- What a peer loses once a rank no longer stands still: on busy cores both then run at the same time, as
+-- the peer ran alone. Each thread more on C cores that are all taken makes others take 1/C of their own
+-- time longer. Containers of one machine are hosts of their own: peers count whose work may be among what
+-- keeps the rank's cores busy.
+-- No rows without rank_core.
+--   cores: of the rank
+--   shared_ns: lost per step at most; of a time that is shorter, its part of one core
+CREATE VIEW lent_core AS
+SELECT o.rank, len(any_value(o.cpus)) AS cores,
+  greatest(0, least(max(p.own), any_value(o.own)) - (cores - any_value(o.busy))) / cores * any_value(step_ns)
+    AS shared_ns
+FROM rank_core o JOIN rank_core p ON p.rank <> o.rank AND p.cpus = o.cpus AND p.own <= o.busy - o.own, facts
+WHERE timeline = 'host' GROUP BY o.rank;
 
 -- What each rank's host costs its device in a step: idle time, and gathers that it asks for too late to
 -- be hidden.

@@ -43,6 +43,7 @@ def _environment() -> BoundedTemplates:
         some_ranks=words.some_ranks,
         some_hosts=words.some_hosts,
         counts=words.counts_text,
+        cut=words.cut,
         op=words.op_text,
         group=words.group_text,
     )

@@ -167,6 +167,11 @@ def ranks_text(ranks: Iterable[int]) -> str:
     return ", ".join(parts)
 
 
+def cut(text: str, width: int) -> str:
+    """``text``, where longer than ``width`` characters cut behind a word, with an ellipsis."""
+    return text if len(text) <= width else text[:width].rsplit(" ", 1)[0] + "…"
+
+
 def named_ranks(ranks: Iterable[int]) -> str:
     """The same with the word before it: 'rank 2', 'ranks 6, 7'."""
     known = sorted(set(ranks))

@@ -253,7 +253,7 @@ def test_idle_time_beside_a_finding_is_said(tmp_path: Path) -> None:
         verdict = run.report.verdict
         assert verdict.cause == "exposed-copies"
         # Idle are 4 gaps of 180 ms in the 1,000 ms from the first copy to the last kernel.
-        assert "Beside that the device idles for 72 % of the trace" in verdict.why
+        assert "Beside that 72 % of the trace is idle" in verdict.why
 
 
 def test_a_finding_that_is_most_of_the_loss_stands_alone(tmp_path: Path) -> None:

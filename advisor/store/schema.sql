@@ -317,7 +317,7 @@ CREATE TABLE link_excess (
   candidates VARCHAR,               -- JSON list of the places it may be when it cannot be told
   calls INTEGER NOT NULL,           -- calls it rests on
   measured_gbps DOUBLE,             -- busbw on it
-  expected_gbps DOUBLE,             -- busbw of peers, of the fit or of hardware
+  expected_gbps DOUBLE,             -- busbw of peers, of the fit or of hardware; null where only a delay is known
   expected_from VARCHAR,            -- 'peer groups', 'fit', 'stagger', 'probe', 'hardware'
   excess_ns_per_step BIGINT,        -- time per step over the expected
   excess_low_ns BIGINT,             -- 95 % interval

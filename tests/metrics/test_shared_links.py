@@ -9,7 +9,7 @@ import pytest
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group, RankInfo
-from advisor.metrics.links.cost import _comes_and_goes
+from advisor.metrics.links.cost import _comes_and_goes, _reached, of_host
 from advisor.metrics.models.fits import exclusive_transfers
 
 HOSTS = ("a", "a", "b", "b")
@@ -62,3 +62,41 @@ def test_a_place_whose_calls_some_used_steps_lack(
     calls = [Call(0, "all_reduce", 0, 100, n, group="all", step=n) for n in called_in]
     data: Any = SimpleNamespace(steps={0: SimpleNamespace(steps=steps)}, calls={0: calls})
     assert _comes_and_goes(data, {(0, number): 1.0 for number in called_in}) is comes_and_goes
+
+
+@pytest.mark.parametrize(
+    ("hosts", "other", "reached"),
+    [
+        pytest.param("aabbcc", (2, 3, 4, 5), True, id="other hosts' calls move it"),
+        pytest.param("aabbcc", (0, 1), False, id="only calls inside a host do"),
+        pytest.param("aabbcc", (0, 1, 2, 3), True, id="another group's over the place"),
+        pytest.param("", (2, 3, 4, 5), False, id="no host is known"),
+    ],
+)
+def test_what_a_link_would_carry_some_calls_must_move(
+    hosts: str, other: tuple[int, ...], reached: bool
+) -> None:
+    """GIVEN ranks 0 and 1, over whose network the world moves 1.67 GB/s, WHEN another group
+    moves 2 GB/s or more THEN that may be expected where its calls lie between hosts."""
+    groups = {"all": tuple(range(6)), "other": other}
+    columns = [
+        {
+            rank: Call(rank, "all_reduce", 0, time, number, group=name, group_size=len(ranks),
+                       bytes=100_000_000)
+            for rank in ranks
+        }
+        for number, (name, ranks, time) in enumerate(
+            [("all", groups["all"], 100_000_000), ("other", other, 50_000_000)]
+        )
+    ]  # fmt: skip
+    data: Any = SimpleNamespace(
+        columns=columns,
+        groups={name: Group(name, None, ranks, len(ranks)) for name, ranks in groups.items()},
+        infos={rank: RankInfo(rank, host, 0, 6, True, {}) for rank, host in enumerate(hosts)},
+        exclusive={
+            rank: {n: float(own[rank].end) for n, own in enumerate(columns) if rank in own}
+            for rank in range(6)
+        },
+    )
+    assert _reached(data, of_host([0, 1]), 2.0) is reached
+    assert not _reached(data, of_host([0, 1]), 4.1)

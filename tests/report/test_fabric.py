@@ -153,3 +153,16 @@ def test_what_is_expected_stands_in_the_table_and_in_no_title(store: Store) -> N
     store.con.execute("UPDATE link_excess SET evidence = '{}' WHERE src = 2")
     alone = matrix(store)[0].table
     assert alone is not None and alone.rows[0][2] == "2"
+
+
+def test_of_a_link_without_a_rate_to_expect_none_is_shown(store: Store) -> None:
+    """GIVEN a delay of 90 % of its calls, and no call that moves what it would without it."""
+    add_edges(store, 4, slow=(2, 3))
+    found = """{"share": [0.6, 0.75, 0.9]}"""
+    store.con.execute(
+        "UPDATE link_excess SET evidence = ?, expected_gbps = NULL WHERE src = 2", [found]
+    )
+    figure = fabric(store)["bandwidth"]
+    assert figure.table is not None
+    assert figure.title.endswith("is slower than its peers")
+    assert figure.table.rows[0][1:3] == ["0.5", "–"]

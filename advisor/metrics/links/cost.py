@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,7 @@ from advisor.metrics.collectives.groups import Group, RankInfo
 from advisor.metrics.links.locations import Members
 from advisor.metrics.models.savings import interval, saved_per_step
 from advisor.metrics.rings.informative_calls import informative_kinds, kind_of
-from advisor.metrics.rings.locations import Home, homes_of
+from advisor.metrics.rings.locations import Home, homes_of, is_nameless
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.vocabulary.operations import POINT_TO_POINT
@@ -129,6 +130,9 @@ def link_row(
     measured = bandwidth(data, culprit)
     if expected_gbps is None and measured is not None:
         expected_gbps = measured / (1 - share[1])
+        # An order of ends tells a delay; what a link carries only calls that move it tell.
+        if expected_from == "stagger" and not _reached(data, culprit, expected_gbps):
+            expected_gbps = None
     return {
         **_place(data, culprit),
         "calls": calls,
@@ -204,15 +208,35 @@ def _evidence(culprit: Culprit, more: Mapping[str, Any]) -> str:
 
 def bandwidth(data: Inputs, culprit: Culprit) -> float | None:
     """Median bus bandwidth of the large calls over a place, GB/s; None without any."""
-    measured = []
+    measured = [
+        gbps for call, column, gbps in _moved(data) if _uses(call, column, culprit, data.groups)
+    ]
+    return float(np.median(measured)) if measured else None
+
+
+def _reached(data: Inputs, culprit: Culprit, gbps: float) -> bool:
+    """Whether calls of one kind move as much: inside hosts or between them, as those over it."""
+    home = homes(data)
+    if any(is_nameless(one) for one in home.values()):
+        return False
+    moved: dict[Any, list[float]] = defaultdict(list)
+    used = set()
+    for call, column, own_gbps in _moved(data):
+        between = len({home.get(rank) for rank in _ranks(call, column, data.groups)}) > 1
+        moved[between, kind_of(call)].append(own_gbps)
+        if _uses(call, column, culprit, data.groups):
+            used.add(between)
+    return any(between in used and np.median(own) >= gbps for (between, _), own in moved.items())
+
+
+def _moved(data: Inputs) -> Iterator[tuple[Call, Mapping[int, Call], float]]:
+    """Large calls, with all their ranks' parts and their bus bandwidth, GB/s."""
     telling = informative_kinds(data.columns)
     for column in data.columns:
         rank, call = max(column.items(), key=lambda item: data.exclusive[item[0]][item[1].event_id])
         factor, time = call.factor, data.exclusive[rank][call.event_id]
-        uses = kind_of(call) in telling and _uses(call, column, culprit, data.groups)
-        if factor and time > 0 and uses:
-            measured.append((call.bytes or 0) * factor / time)
-    return float(np.median(measured)) if measured else None
+        if factor and time > 0 and kind_of(call) in telling:
+            yield call, column, (call.bytes or 0) * factor / time
 
 
 def _shorter(

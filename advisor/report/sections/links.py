@@ -120,7 +120,10 @@ def _of_expected(row: Row) -> str:
 
 
 def _expected(row: Row) -> str:
-    """GB/s without the delay: from the least to the most share of the calls that it may be."""
+    """GB/s without the delay: from the least to the most share of the calls that it may be; none
+    where nothing recorded moves as much."""
+    if row["expected_gbps"] is None:
+        return numbers.cell(None)
     share = json.loads(row["evidence"] or "{}").get("share", [])
     ends = [
         row["measured_gbps"] / (1 - part) for part in share if row["measured_gbps"] and part < 1

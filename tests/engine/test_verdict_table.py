@@ -156,6 +156,37 @@ def test_a_small_gain_does_not_stand_before_a_larger_one_that_is_only_possible()
     assert decide(situation(findings=[small], **lost)).reason == "finding"
 
 
+UNSIZED = {"wait_known": True, "median_bytes": None}
+CALLS: dict[str, Any] = {
+    "rule": "exposed-communication", "ms": None, "severity": Severity.INFO,
+    "claims": {"transfer": 25 * MS}, "evidence": Evidence(facts=UNSIZED),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        pytest.param({}, "exposed", id="no size, so that no rule can tell why"),
+        pytest.param({"median_bytes": 8_000_000}, "finding", id="sizes, by which rules looked"),
+        pytest.param({"is_message": True}, "finding", id="a pipeline's bubble"),
+        pytest.param({"wait_known": False}, "finding", id="waiting, for all that is known"),
+    ],
+)
+def test_a_small_gain_does_not_stand_before_transfers_that_nothing_can_explain(
+    changes: dict[str, Any], reason: str
+) -> None:
+    """GIVEN a sure gain of 5 % (at most 7.5 %) beside calls that are exposed for 25 %."""
+    calls = finding(**CALLS | {"evidence": Evidence(facts=UNSIZED | changes)})
+    lost = shares(exposed=0.25)
+    own = finding("unfused-optimizer", ms=5, claims={"compute": 5 * MS})
+    assert decide(situation(findings=[own, calls], shares=lost)).reason == reason
+    for other in (
+        finding("unfused-optimizer", ms=9, claims={"compute": 9 * MS}),  # a loss itself
+        finding("straggler-rank", ms=5, claims={"wait": 5 * MS}),  # who is late tells of calls
+    ):
+        assert decide(situation(findings=[other, calls], shares=lost)).finding == other
+
+
 def test_a_probable_gain_does_not_stand_before_one_that_is_possible_and_above_its_high_end() -> (
     None
 ):

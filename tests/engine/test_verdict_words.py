@@ -18,6 +18,7 @@ from advisor.findings import Basis, Severity, VerdictKind
 from tests.engine.helpers import RUN
 from tests.engine.test_verdict_table import (
     BARE,
+    CALLS,
     CLOCKS,
     DENIED,
     EXPOSED,
@@ -86,6 +87,8 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"shares": shares(exposed=0.27), "findings": [
             finding(*EXPOSED, **BARE, title="all_gather is not hidden under compute")]},
         {"shares": shares(exposed=0.27), "facts": FACTS._replace(steps=2)},
+        {"shares": shares(exposed=0.27), "findings": [
+            finding("unfused-optimizer", 5, fix=["fused=True"]), finding(**CALLS)]},
         {"shares": shares(exposed=0.27), "most_exposed": "data-parallel all_reduce"},
         {"shares": shares(idle=0.39)},
         {"shares": shares(idle=0.39), "idling": {

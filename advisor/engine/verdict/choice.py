@@ -90,6 +90,27 @@ def mostly(finding: Finding, *kinds: str) -> bool:
     return 2 * claimed > sum(finding.claims.values())
 
 
+def unsized_ns(it: Situation) -> int:
+    """Exposed transfers of collectives without a recorded size, per step: no rule tells whether a
+    link, a network or too many bytes take that long."""
+    return sum(
+        item.claims.get("transfer", 0)
+        for item in it.findings
+        if item.rule == "exposed-communication"
+        and item.evidence.facts.get("wait_known")
+        and not item.evidence.facts.get("is_message")
+        and item.evidence.facts.get("median_bytes") is None
+    )
+
+
+def hides_more(it: Situation, finding: Finding) -> bool:
+    """Whether such transfers, a loss by themselves, take longer than a small finding of something
+    else gives at most."""
+    most_ns, lost_ns = finding.most_ns(), LOST * it.step_ns
+    of_ranks = mostly(finding, "transfer", "wait", "exposed")
+    return not of_ranks and max(most_ns, lost_ns) < unsized_ns(it) and most_ns < lost_ns
+
+
 def idles_for(it: Situation, shares: Shares, *kinds: str) -> bool:
     """Whether most of what the devices idle, a tenth of the step or more, is of one kind."""
     idle_ns = it.idling.get("idle_ns", 0) if it.idling.get("kind") in kinds else 0

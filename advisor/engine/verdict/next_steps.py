@@ -10,7 +10,7 @@ from typing import Any
 
 from advisor.engine import how_to_record
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.verdict.choice import NOBODYS, SMALL, UNCOUNTED, Decision, mostly
+from advisor.engine.verdict.choice import NOBODYS, SMALL, UNCOUNTED, Decision, mostly, unsized_ns
 from advisor.engine.verdict.facts import LOST, Situation
 from advisor.findings import Finding, Severity
 from advisor.messages import STEPS, say
@@ -78,6 +78,8 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
             steps = ["third-host" if few else "probe", "with-probe", "clocks"]
             return [say(STEPS, step, {}) for step in steps]
         case "exposed":
+            if unsized_ns(it) >= LOST * it.step_ns:
+                return [say(STEPS, "sizes", {}), *_tries(it)]
             if it.facts.steps < LEAST_STEPS:
                 return [*_tries(it), *how_to_record.more_steps(sandbox)]
             if (waits := waits_in_turn(it)) is not None:

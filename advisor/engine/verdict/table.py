@@ -19,6 +19,7 @@ from advisor.engine.verdict.choice import (
     Decision,
     about,
     best,
+    hides_more,
     idles_for,
     inconclusive,
     mostly,
@@ -87,7 +88,11 @@ def _first_use(it: Situation, shares: Shares) -> Decision | None:
 
 def _large(it: Situation, shares: Shares) -> Decision | None:
     found = best(it, LARGE)
-    if found is None or found.finding is None or found.kind is VerdictKind.SURE:
+    if found is None or found.finding is None:
+        return found
+    if hides_more(it, found.finding):
+        return None
+    if found.kind is VerdictKind.SURE:
         return found
     # What is itself but probable does not stand before what would give more than its high end, nor
     # at an uncertain cost before a host that is seen to do something else for longer.
@@ -102,6 +107,8 @@ def _small(it: Situation, shares: Shares) -> Decision | None:
     found = best(it, SMALL)
     if found is None or found.finding is None:
         return found
+    if hides_more(it, found.finding):
+        return None
     # It does not stand before what is only possible, before waiting that is worth a warning, nor
     # itself too small for one before what a healthy run is told to look at, where that gives more.
     most_ns = found.finding.most_ns()

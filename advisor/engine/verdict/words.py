@@ -12,7 +12,7 @@ from advisor.engine import how_to_record
 from advisor.engine.causes import MACHINES
 from advisor.engine.claims import COVERED
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.verdict.choice import NOBODYS, SMALL, Decision, mostly
+from advisor.engine.verdict.choice import NOBODYS, SMALL, Decision, hides_more, mostly
 from advisor.engine.verdict.facts import LOST, Shares, Situation
 from advisor.engine.verdict.grade import ABOUT_FINDINGS, has_no_room, is_explained, severity_of
 from advisor.engine.verdict.next_steps import (
@@ -230,7 +230,7 @@ def possible_cause(decision: Decision, it: Situation) -> str | None:
     """
     if decision.reason != "exposed" or it.shares is None:
         return None
-    others = [item for item in it.findings if item.rule not in NOBODYS]
+    others = [item for item in it.findings if item.rule not in NOBODYS and not hides_more(it, item)]
     exposed_ns = it.shares.exposed * it.step_ns
     first = [item for item in others[:1] if item.severity is not Severity.INFO]
     whole = [item for item in others if item.is_option() and mostly(item, "transfer")

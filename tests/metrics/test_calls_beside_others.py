@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group, RankInfo
 from advisor.metrics.links.cost import Inputs, homes
-from advisor.metrics.links.durations import durations
+from advisor.metrics.links.durations import _typical, durations
 from advisor.metrics.links.ring_lags import ring_kinds
 
 HOSTS = ("a", "a", "b", "b")
@@ -62,3 +63,12 @@ def test_calls_of_other_ranks_of_a_host_make_no_network_unsteady(
     (found,) = durations(data, homes(data))
     spread = found.spread[found.groups.index(next(g for g in found.groups if 0 in g.ranks))]
     assert (spread > 0.2) == varies
+
+
+def test_a_message_that_waits_or_shares_its_way_tells_no_rate() -> None:
+    """GIVEN a pipeline on one host (a message takes 50 us alone, 100 beside others) WHEN most of
+    a pair's share the way, one was short by chance, or all are slow THEN only the last is slow."""
+    pairs = [[50.0] * 8, [50.0] * 3 + [100.0] * 30, [10.0] + [50.0] * 8, [100.0] * 8]
+    logs = [np.log(own) for own in pairs]
+    assert np.exp(_typical(logs, messages=True)) == pytest.approx([50, 50, 50, 100])
+    assert np.exp(_typical(logs, messages=False)) == pytest.approx([50, 100, 50, 100])

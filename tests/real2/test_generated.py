@@ -231,6 +231,22 @@ def test_a_rank_without_kernels_is_as_one_that_was_not_recorded(
         assert "ranks-not-read" not in codes
 
 
+@pytest.mark.parametrize("kind", [0, 1])  # the CPU's, CUDA's
+def test_memory_of_a_device_tells_that_it_was_used(tmp_path: Path, kind: int) -> None:
+    """A classifier of audio under profile_memory (CongSheng/SpikingConvNN-AudioClassification)."""
+    trace = Trace()
+    for begin in _steps(trace, 6, 1000):
+        trace.host("aten::mm", begin + 10, 900)
+        args = {"Bytes": 7168, "Device Id": 0, "Device Type": kind}
+        row = {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1}
+        trace.events.append({**row, "ts": begin + 20, "args": args})
+    with _loaded(tmp_path, trace) as run:
+        verdict = run.report.verdict
+        assert verdict.reason == "no-device"
+        assert ("it was used, and its kernels are missing" in str(verdict.why)) is bool(kind)
+        assert ("ran on the CPU" in str(verdict.why)) is not bool(kind)
+
+
 @pytest.mark.parametrize("copied", [False, True])
 def test_runtime_calls_without_kernels_say_nothing_of_the_device(
     tmp_path: Path, copied: bool

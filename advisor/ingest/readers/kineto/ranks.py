@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,9 @@ EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier
 _MOST_NAMED = 8
 _MAX_THREAD_NAMES = 1_000
 _MOST_KEPT_CHARACTERS = 32 << 20
+# What torch's allocators write under profile_memory (pytorch torch/csrc/profiler/collection.cpp);
+# 0 is the CPU (c10/core/DeviceType.h).
+_DEVICE_MEMORY = re.compile(rb'"\[memory\]"[^{}]{0,400}\{[^{}]{0,400}?"Device Type"\s*:\s*[1-9]')
 """Of a file's own fields, together at all its ranks: a file may hold thousands."""
 _GROUP = ("description", "ranks", "size", "backend")
 
@@ -243,6 +247,8 @@ def _row(rank: int, entry: _Rank, threads: dict[str, str]) -> dict[str, Any]:
     metadata = dict(info.kept[0]) if not is_elsewhere else {}
     if threads:
         metadata["thread_names"] = threads
+    if not on_device and any(_DEVICE_MEMORY.search(one.source.head) for one in entry.traces):
+        metadata["device_memory"] = True
     absolute = bool(parts) and min(part.first_ns for part in parts) > EPOCH_NS
     return {
         "rank": rank,

@@ -44,6 +44,9 @@ _FOREIGN = (
      "pass the profiler's trace of the same steps (export_chrome_trace)"),
     (rb"speedscope\.app/file-format-schema", "is a speedscope profile of Python's stacks",
      "record the steps with PyTorch's profiler or Nsight Systems"),
+    # ROCm/rocprofiler-sdk source/lib/output/generateJSON.cpp
+    (rb'^\{\s*"rocprofiler-sdk-tool"', "is rocprofv3's JSON",
+     "record the steps with PyTorch's profiler, which names their operators too"),
     (rb"^==\d+== NVPROF", "is nvprof's text", "record with Nsight Systems, nvprof's successor"),
     # pytorch/pytorch torch/autograd/profiler_util.py
     (rb"\bName +Self CPU %", "is a printed table of torch's profiler: sums, without times",

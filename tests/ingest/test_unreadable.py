@@ -238,6 +238,7 @@ def test_a_log_whose_lines_begin_with_a_bracket_is_no_damaged_json(
             '"ts": 201606.441406, "args": {"groupId": 0}},\n{}]',
             "NCCL's example profiler",
         ),
+        ('{"rocprofiler-sdk-tool":[{"metadata":{"node":{"id":0}}}]}', "rocprofv3"),
         ("==18148== NVPROF is profiling process 18148, command: python train.py", "nvprof"),
     ],
 )

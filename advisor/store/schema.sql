@@ -475,7 +475,7 @@ CREATE TABLE edge_gap (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank
   edge VARCHAR NOT NULL,            -- 'leading' 'trailing'
-  kind VARCHAR NOT NULL,            -- 'graph-capture' 'profiler-stop' 'synchronisation' 'loading' 'queued' 'before-work' 'after-work'
+  kind VARCHAR NOT NULL,            -- 'graph-capture' 'profiler-stop' 'synchronisation' 'loading' 'queued' 'data-loading' 'before-work' 'after-work'
   start_ns BIGINT NOT NULL,         -- start
   end_ns BIGINT NOT NULL            -- end
 );

@@ -108,6 +108,24 @@ def test_what_a_host_does_before_the_first_kernel_of_a_lone_step_is_named(
         assert verdict.next_steps[1].startswith("Do that ahead") is not queued
 
 
+@pytest.mark.parametrize("loads_ms", [5, 20])
+def test_a_loader_before_the_only_pass_is_named(tmp_path: Path, loads_ms: int) -> None:
+    """A ViT's first batch (Yeok-c/sustainbench): 5.1 of 8.6 s before its pass are the loader's."""
+    trace = Trace()
+    name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    trace.host(name, 10, 1000 * loads_ms, cat="user_annotation")
+    for at in range(20):
+        trace.kernel(GEMM, 30_100 + 1_000 * at, 990, 30_020 + 10 * at)
+    with _loaded(tmp_path, trace) as run:
+        (edge,) = run.sql("SELECT edge, kind FROM edge_gap").to_dict("records")
+        kind = "data-loading" if loads_ms > 15 else "before-work"
+        assert edge == {"edge": "leading", "kind": kind}
+        assert run.report.verdict.reason == "before"
+        one = run.report.runs[0]
+        said = [note.text for note in (*one.notes, *one.caveats)]
+        assert any("in the data loader" in text for text in said) is (loads_ms > 15)
+
+
 def test_a_loader_before_the_first_kernel_of_a_lone_step_is_found(tmp_path: Path) -> None:
     trace = Trace()
     trace.host("ProfilerStep#1", 0, 54_000, cat="user_annotation")

@@ -45,7 +45,8 @@ _LEADING = (
 # Of a trace without steps, what the host did before its device's work, unless that was queued.
 _BEFORE = (
     "SELECT max(g.end_ns - g.start_ns) AS ns FROM edge_gap g JOIN step s USING (rank) "
-    "WHERE s.source = 'whole-trace' AND g.kind = 'before-work' AND g.end_ns <= s.start_ns"
+    "WHERE s.source = 'whole-trace' AND g.kind IN ('before-work', 'data-loading') "
+    "AND g.end_ns <= s.start_ns"
 )
 # Idle time of the devices by what their hosts do meanwhile, per step and rank, as a share of the
 # step is: the most first.

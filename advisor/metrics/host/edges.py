@@ -66,6 +66,9 @@ def edge_rows(
         kind = _kind(events, line.rank, edge, start, stop)
         if kind == "before-work":
             kind = _asked(line, start, stop, activity.union("loading"))
+        loads_ns = activity.union("data-loading").within(start, stop)
+        if kind == "before-work" and 2 * loads_ns >= stop - start:
+            kind = "data-loading"
         found.append((edge, kind, start, stop))
     if host_end is not None and last > host_end:
         # What is still queued when the last step ends: the profiler waits for it, nobody else does.

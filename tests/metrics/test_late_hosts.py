@@ -16,17 +16,17 @@ CALLS = 24
 HOSTS = dict.fromkeys(range(4), "a") | dict.fromkeys(range(4, 8), "b")
 
 
-def arrivals(late_ms: dict[int, float]) -> Arrivals:
+def arrivals(late_ms: dict[int, float], ranks: tuple[int, ...] = tuple(HOSTS)) -> Arrivals:
     """Stretches of one call each; a rank's excess is its lateness and some noise."""
-    own = np.random.default_rng(7).normal(0.0, 0.2 * MS, (CALLS, len(HOSTS)))
+    own = np.random.default_rng(7).normal(0.0, 0.2 * MS, (CALLS, len(ranks)))
     for rank, ms in late_ms.items():
-        own[:, rank] += ms * MS
+        own[:, ranks.index(rank)] += ms * MS
     excess = own.astype(np.int64)
     columns = tuple(
-        {rank: Call(rank, "all_reduce", 0, MS, 0, last_rank=int(row.argmax())) for rank in HOSTS}
+        {r: Call(r, "all_reduce", 0, MS, 0, last_rank=ranks[int(row.argmax())]) for r in ranks}
         for row in excess
     )
-    return Arrivals(None, tuple(HOSTS), columns, excess, excess, excess, excess, np.arange(CALLS))
+    return Arrivals(None, ranks, columns, excess, excess, excess, excess, np.arange(CALLS))
 
 
 def test_a_late_host_is_last_where_each_of_its_ranks_is_now_and_then() -> None:
@@ -42,6 +42,20 @@ def test_a_late_host_is_last_where_each_of_its_ranks_is_now_and_then() -> None:
     # At least what the least late of its ranks is.
     assert (found.excess[:, 1] > 4 * MS).all()
     assert (found.excess[:, 1] <= whole.excess[:, 4:].min(axis=1)).all()
+
+
+def test_a_late_host_of_which_most_ranks_were_read_is_late_beyond_the_other() -> None:
+    """GIVEN two hosts, one of which lacks a rank, so that most ranks are of the late one and their
+    median is late THEN that host is late all the same, and of a healthy pair none is."""
+    read = tuple(rank for rank in HOSTS if rank != 3)
+    whole = arrivals(dict.fromkeys(range(4, 8), 5.0), read)
+    usual = np.sort(whole.excess, axis=1)[:, 3:4]
+    beyond = whole._replace(excess=whole.excess - usual, lateness=whole.lateness - usual)
+    ((found, stands_for),) = by_host([beyond], HOSTS)
+    assert stands_for[found.ranks[1]] == (4, 5, 6, 7)
+    assert (found.excess[:, 1] > 4 * MS).all()
+    assert (found.excess[:, 0] <= 0).all()
+    assert by_host([arrivals({}, read)], HOSTS) == by_host([arrivals({5: 5.0}, read)], HOSTS) == []
 
 
 def test_one_late_rank_makes_no_late_host() -> None:

@@ -2,9 +2,10 @@
 
 A host takes the place of its ranks in each group that joins hosts: in one group of them all, or in
 several side by side, as those of a mesh that replicate over hosts. Its excess is the least of its
-ranks', so that one late rank makes no late host; the rank whose excess is in the middle stands for
-it. So are ranks that have the same place in groups side by side, which split each sequence or layer
-alike: more work at that place is late in every group at once.
+ranks', so that one late rank makes no late host, beyond the ranks' median where each host counts
+once, however many of its ranks were read; the rank whose excess is in the middle stands for it. So
+are ranks that have the same place in groups side by side, which split each sequence or layer alike:
+more work at that place is late in every group at once.
 """
 
 from __future__ import annotations
@@ -181,16 +182,27 @@ def _with_slow_mates(
             }
 
 
-def _excess(item: Arrivals, places: Sequence[Sequence[int]]) -> Int64s:
-    excess: Int64s = np.stack([item.excess[:, own].min(axis=1) for own in places], axis=1)
-    return excess
+def _least(late: Int64s, places: Sequence[Sequence[int]]) -> Int64s:
+    """By what all of a host's ranks are late; where another was read in part, most ranks, and so
+    their median, may be of the host that is late."""
+    weight = np.zeros(late.shape[1])
+    for own in places:
+        weight[list(own)] = 1 / len(own)
+    order = np.argsort(late, axis=1, kind="stable")
+    # Rounded: thirds add up to less than one.
+    before = np.cumsum(weight[order], axis=1).round(6)
+    middle = (before >= len(places) / 2).argmax(axis=1)
+    ordered = np.take_along_axis(late, order, axis=1)
+    moved = ordered[:, (late.shape[1] - 1) // 2] - ordered[np.arange(len(late)), middle]
+    least: Int64s = np.stack([late[:, own].min(axis=1) + moved for own in places], axis=1)
+    return least
 
 
 def _is_late(item: Arrivals, places: Sequence[Sequence[int]]) -> bool:
     """Whether one host is the latest more often than by chance, over the stretches, or seldom, but
     by far more in all than any other."""
     lasts = np.append(np.flatnonzero(np.diff(item.segment)), len(item.segment) - 1)
-    excess = _excess(item, places)[lasts]
+    excess = _least(item.excess[lasts], places)
     times = np.bincount(excess.argmax(axis=1)[excess.max(axis=1) > 0], minlength=len(places))
     chance = binomial_tail(int(times.max()), len(lasts), 1 / len(places))
     second, most = np.sort(excess.sum(axis=0))[-2:].tolist()
@@ -218,8 +230,8 @@ def _of_hosts(
         tuple(columns),
         item.arrival[:, middle],
         item.begin[:, middle],
-        np.stack([item.lateness[:, own].min(axis=1) for own in places], axis=1),
-        _excess(item, places),
+        _least(item.lateness, places),
+        _least(item.excess, places),
         item.segment,
     )
     return condensed, stands_for

@@ -18,7 +18,7 @@ from advisor.metrics.links.locations import Location
 from advisor.metrics.links.ring_ends import clocks_beside_links
 from advisor.metrics.links.slow_location import Found, slow_location
 from advisor.metrics.rings.schedule import paths_through, ring_of, segments
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 from tests.support.marks import long
 
 MS = 1_000_000

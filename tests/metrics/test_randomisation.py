@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from advisor.metrics.timeline.statistics import floor_tail, sign_flip_tail
+from advisor.statistics import floor_tail, sign_flip_tail
 
 
 @pytest.mark.parametrize("values", [[3.0, 5.0, -1.0, 2.0], [1.0], [0.0, 0.0], [-4.0, 1.0], []])

@@ -10,7 +10,7 @@ from advisor.metrics.links.ring_blocks import Block
 from advisor.metrics.links.ring_reach import Assumed, Reach
 from advisor.metrics.links.unexplained import settled
 from advisor.metrics.rings.nccl import SIMPLE, ends_after
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 
 RANKS = 4
 CALLS = 10

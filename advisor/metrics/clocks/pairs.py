@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from advisor.metrics.timeline.statistics import Floats, huber, median, quantile, spread
+from advisor.statistics import Floats, huber, median, quantile, spread
 
 SIGNIFICANT = 4.0
 """An offset must exceed this many standard errors, and ranks of one host differ by as many."""

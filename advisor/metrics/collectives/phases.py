@@ -29,7 +29,7 @@ from advisor.metrics.collectives.spans import (
     backward_passes,
 )
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.metrics.timeline.statistics import median
+from advisor.statistics import median
 from advisor.vocabulary.dtypes import element
 
 _OPTIMIZER = re.compile(r"^## optimizer ##$|^Optimizer\.(step|zero_grad)#")

@@ -17,7 +17,7 @@ import numpy as np
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 from advisor.vocabulary.operations import POINT_TO_POINT
 
 _FEWEST_ALIKE = 3

@@ -11,8 +11,8 @@ from advisor.metrics.collectives.call import Call, when_moving
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.metrics.timeline.statistics import mean_interval
 from advisor.metrics.timeline.timeline import COMPUTE, Timeline
+from advisor.statistics import mean_interval
 from advisor.store.events import Events
 
 # Seen this often each way, a kernel's medians can be compared.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.metrics.timeline.statistics import Floats, binomial_tail, sign_flip_tail, t_tail
+from advisor.statistics import Floats, binomial_tail, sign_flip_tail, t_tail
 
 # A rank is a straggler when chance would make it last this often less than once in twenty runs.
 SIGNIFICANCE = 0.05

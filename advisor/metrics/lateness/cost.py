@@ -12,7 +12,7 @@ from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.statistics import mean_interval
+from advisor.statistics import mean_interval
 
 ByStep = dict[int, dict[int, float]]
 _SURE = 0.05

@@ -22,7 +22,7 @@ from advisor.metrics.collectives.groups import Group
 from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.lateness.reasons import is_inherited
 from advisor.metrics.timeline.intervals import Int64s
-from advisor.metrics.timeline.statistics import binomial_tail
+from advisor.statistics import binomial_tail
 from advisor.vocabulary.groups import kind_of_group
 
 _WORTH_A_LOOK = 0.05  # chance that a host is last so often, before all calls are looked at

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.metrics.timeline.content import MATRIX
-from advisor.metrics.timeline.statistics import binomial_tail
+from advisor.statistics import binomial_tail
 from advisor.store.columns import rows
 
 # The quickest quarter of a kernel's calls ran beside no transfer, which slows ranks that wait more.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.metrics.lateness.blame import Arrivals
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 
 
 class Others:

@@ -14,8 +14,8 @@ from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.metrics.timeline.statistics import floor_tail, sign_flip_tail
 from advisor.metrics.timeline.timeline import COMPUTE, Timeline
+from advisor.statistics import floor_tail, sign_flip_tail
 from advisor.store.columns import MISSING
 
 # A rank that runs this many times the others' operators has more of them to do, if that explains

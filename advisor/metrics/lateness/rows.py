@@ -26,8 +26,8 @@ from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.statistics import Floats, median
 from advisor.metrics.timeline.timeline import Timeline
+from advisor.statistics import Floats, median
 from advisor.vocabulary.operations import ROOTED, SYNCHRONISING
 
 # Reasons whose own evidence (FLOPs, loaders, kernels of equal shapes) shows that a rank is late.

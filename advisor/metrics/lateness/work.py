@@ -19,8 +19,8 @@ import numpy as np
 from advisor.metrics.lateness.memory import memory_pace
 from advisor.metrics.lateness.unlike import unlike_operands
 from advisor.metrics.timeline.shapes import LAUNCHED_SHAPES
-from advisor.metrics.timeline.statistics import binomial_tail, sign_flip_tail
 from advisor.model.operator_flops import NAME, flops_of_shapes
+from advisor.statistics import binomial_tail, sign_flip_tail
 from advisor.store.columns import rows
 
 # What stands before the name of an operator's backward in torch's traces.

@@ -15,7 +15,7 @@ from advisor.metrics.links.locations import Members
 from advisor.metrics.links.ring_reach import ADDED_NS
 from advisor.metrics.rings.nccl import PASSES
 from advisor.metrics.timeline.intervals import Bools
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 from advisor.vocabulary.operations import ROOTED
 
 SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(30.0), 47))

@@ -20,7 +20,7 @@ from advisor.metrics.links.locations import Members
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.schedule import ring_of
 from advisor.metrics.timeline.contention import exclusive_ns
-from advisor.metrics.timeline.statistics import Floats, spread
+from advisor.statistics import Floats, spread
 from advisor.vocabulary.operations import POINT_TO_POINT
 
 CALL = 0.10

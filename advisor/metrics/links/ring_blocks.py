@@ -16,7 +16,7 @@ from advisor.metrics.links.durations import FEWEST_CALLS
 from advisor.metrics.links.locations import Members
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.timeline.intervals import Int64s
-from advisor.metrics.timeline.statistics import Floats, spread
+from advisor.statistics import Floats, spread
 
 _MOST_CALLS = 5  # of a kind: those whose ranks came nearest together, and as many others
 MOST_ENDS = 128

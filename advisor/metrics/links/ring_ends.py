@@ -30,7 +30,7 @@ from advisor.metrics.links.ring_patterns import Patterns, mean_of
 from advisor.metrics.links.ring_reach import FACTORS
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.timeline.intervals import Int64s
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 
 HEALTHY = 0.9
 """Of the jobs that are looked at, so many have no slow link: of 419 interruptions in 54 days of

@@ -14,7 +14,7 @@ from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.ring_blocks import RESOLUTION_NS, Block
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.timeline.intervals import Bools
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 
 _KEPT = ((1e4, 0.5), (1e5, 0.45), (3e5, 0.05))
 """How far off clocks are that nobody found to be off, ns (standard deviation), with its chance: PTP

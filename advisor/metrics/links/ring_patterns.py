@@ -22,7 +22,7 @@ from advisor.metrics.links.unexplained import Left, joined, left_of, settled, wi
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import LOW_LATENCY, PASSES, SIMPLE, Protocol
 from advisor.metrics.rings.schedule import INSIDE, SEGMENTS, segments
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 
 _IN_LOOP: Floats = np.exp2(np.arange(19.0, 27.0))
 """Bytes of a rank that one loop takes: 2 MiB a channel by Simple, 0.3 by LL128, 2 to 32 channels

@@ -15,7 +15,7 @@ from advisor.metrics.links.ring_blocks import Block
 from advisor.metrics.rings.nccl import MOST_LOOPS, PASSES, Protocol, ends_after, paths_after
 from advisor.metrics.rings.schedule import paths_through
 from advisor.metrics.timeline.intervals import Bools, Int64s
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 
 FACTORS: Floats = np.array([1.25, 2.0, 4.0])
 """How many times as long the slow edge takes: its pattern depends on that but little."""

@@ -28,7 +28,7 @@ from advisor.metrics.links.ring_reach import ADDED_NS
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import PASSES
 from advisor.metrics.timeline.intervals import Bools
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 
 _TENTH = round(NormalDist().inv_cdf(0.9), 4)
 """Standard deviations from the middle of a normal distribution to its lowest tenth."""

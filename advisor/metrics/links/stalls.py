@@ -24,7 +24,7 @@ from advisor.metrics.links.durations import FEWEST_CALLS
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.retransmits import Stall, senders
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.statistics import median, sum_interval
+from advisor.statistics import median, sum_interval
 from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
 
 _TIMEOUT_NS = 200_000_000

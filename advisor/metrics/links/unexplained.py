@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.metrics.links.ring_blocks import RESOLUTION_NS, Block
 from advisor.metrics.timeline.intervals import Int64s
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 
 _MOST_ROUNDS = 8
 """Until starts and ends agree on the clocks: each moves what is left by what paths leave open. The

@@ -17,7 +17,7 @@ from advisor.metrics.collectives.call import Call
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.metrics.timeline.statistics import mean_interval
+from advisor.statistics import mean_interval
 from advisor.store.columns import MISSING
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 
 PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 
 # Operation on the wire -> (place of the sender relative to the receiver, passes over the ring).
 GLOO_RINGS = {"all_reduce": (1, 2), "all_gather": (-1, 1)}

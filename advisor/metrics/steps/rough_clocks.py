@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.steps.annotated import Steps
-from advisor.metrics.timeline.statistics import median
 from advisor.metrics.timeline.timeline import Timeline
+from advisor.statistics import median
 from advisor.store.columns import MISSING
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.metrics.timeline.statistics import Floats
+from advisor.statistics import Floats
 
 
 def exclusive_ns(start: ArrayLike, end: ArrayLike, *, within: Intervals | None = None) -> Floats:

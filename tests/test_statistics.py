@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.metrics.timeline.statistics import median, quantile, t_tail
+from advisor.statistics import median, quantile, t_tail
 
 NANOSECONDS = st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=30)
 FLOATS = st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=30)

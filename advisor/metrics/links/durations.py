@@ -131,7 +131,8 @@ def _typical(logs: Sequence[Floats], *, messages: bool) -> Floats:
     if not messages:
         return usual
     shortest = [float(np.median(np.sort(own)[:FEWEST_CALLS])) for own in logs]
-    return np.maximum(shortest, usual.min())
+    least: Floats = np.maximum(shortest, usual.min())
+    return least
 
 
 def _fastest(times_ns: Sequence[Floats]) -> Floats:

@@ -194,3 +194,25 @@ def test_what_fills_long_steps_alone_is_named(tmp_path: Path) -> None:
             {"step": 2, "only_there": "evaluate"},
             {"step": 4, "only_there": "evaluate"},
         ]
+
+
+@pytest.mark.parametrize("stepped", [True, False])
+def test_a_loop_inside_an_optimizers_step_is_the_optimizers(tmp_path: Path, stepped: bool) -> None:
+    """GIVEN 240 small kernels in place, of a parameter after another THEN they are named by the
+    optimizer where its step holds them, and by their operator where nothing does."""
+
+    def step(trace: _Model) -> None:
+        begin = trace.now
+        trace.run([("aten::mul_", "MulFunctor", 3), ("aten::add_", "AddFunctor", 3)] * 120)
+        if stepped:
+            trace.host("Optimizer.step#AdamW.step", begin - 5, trace.now - begin + 5)
+
+    trace = _Model()
+    for begin in _steps(trace, 4, 60_000):
+        trace.now = begin + 10
+        step(trace)
+    with _loaded(tmp_path, trace) as run:
+        found = run.sql("SELECT operator FROM avoidable_compute WHERE kind = 'updates'")
+    assert found["operator"].tolist() == (
+        ["Optimizer.step#AdamW.step"] if stepped else ["aten::add_"]
+    )

@@ -11,6 +11,7 @@ does all. ``pointwise``: elementwise kernels in a row on a busy device, which a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +35,8 @@ _FEWEST_UPDATES, _LONGEST_PERIOD = 100, 16
 # to 3 us in Kineto's traces), and at most the launch of the next one (5 to 10 us, with Python 20).
 _EMPTY_NS, _LAUNCH_NS = 2_500, 20_000
 
+# The range that torch.optim records around a step: a loop inside it is the optimizer's own doing.
+_OPTIMIZER = re.compile(r"^Optimizer\.step#")
 # Passes of torch.optim over lists of tensors take what they read and write. Of the one named, which
 # reads and writes three (two) of a parameter's size, a fused kernel takes this many: Adam reads
 # parameter, gradient and two moments and writes three of them; SGD has one buffer of momentum.
@@ -152,7 +155,11 @@ def avoidable_rows(
     if loop.any():
         took = (end - start)[loop]
         spared = int(np.minimum(took, _EMPTY_NS).sum()) + _pauses(start[loop], end[loop])
-        launched("updates", loop, spared, int(np.maximum(took - _EMPTY_NS, 0).sum()))
+        step = spans.select(_OPTIMIZER)
+        of_step = _inside(step, line.thread[at], line.launch[at])[loop]
+        own = step.name(0) if of_step.any() else ""
+        names = np.where(of_step, own, found["op"][place[loop]].astype(str))
+        row("updates", loop, spared, int(np.maximum(took - _EMPTY_NS, 0).sum()), names)
     chain, least = _chained(line, at, flag("pointwise") & ~flag("of_parameter"))
     if least.any():
         took_ns = Intervals.of(start[chain], end[chain]).length

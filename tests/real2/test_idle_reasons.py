@@ -40,40 +40,6 @@ def test_a_launch_that_loads_its_kernel_waits_for_no_device(tmp_path: Path) -> N
         assert "blocking-sync" not in _rules(run)
 
 
-@pytest.mark.parametrize("loads_ms", [8, 80])
-def test_a_pass_that_loads_most_of_its_time_accuses_no_launches(
-    tmp_path: Path, loads_ms: int
-) -> None:
-    """A first pass of a ResNet (FrancescoSaverioZuppichini/py4ai): first uses take 79 of 116 ms,
-    launches that wait for what is loaded 34 ms; the second pass idles for 5 ms in all.
-    """
-    trace = _alone()
-    trace.kernel(GEMM, 10, 10, 0)
-    trace.host("cudaLaunchKernel", 30, loads_ms * 1000, cat="cuda_runtime", correlation=9000)
-    begin = loads_ms * 1000 + 50.0
-    trace.kernel(GEMM, begin, 10, 0, launch=9000)
-    for at in range(30):
-        trace.kernel(GEMM, begin + 1000 * at + 910, 100, begin + 1000 * at + 900)
-    with _loaded(tmp_path, trace) as run:
-        assert ("launch-bound" in _rules(run)) is (loads_ms == 8)
-
-
-def test_launches_between_other_work_tell_nothing_of_the_cores(tmp_path: Path) -> None:
-    """A product's data made on the host for 10 of 12 ms (marcalph/kernelforge, T4): two launches a
-    step, 19 µs each behind other work, are no measure of a free core.
-    """
-    trace = _alone()
-    for at, begin in enumerate(_steps(trace, 5, 12_000)):
-        trace.host("aten::randn", begin + 10, 10_400)
-        trace.host("cudaLaunchKernel", begin + 10_450, 19, cat="cuda_runtime", correlation=900 + at)
-        trace.kernel(GEMM, begin + 10_480, 6_000, 0, launch=900 + at)
-    with _loaded(tmp_path, trace) as run:
-        (found,) = [item for item in run.report.findings if item.rule == "launch-bound"]
-        assert "host does other work between them" in " ".join(found.because)
-        assert "19 µs" not in " ".join(found.because)
-        assert "do it ahead" in found.fix[0]
-
-
 def test_what_the_allocator_costs_is_not_said_twice(tmp_path: Path) -> None:
     """A ResNet without a cache of memory: hipFree takes 20 ms each, in the first step 0.4 ms."""
     trace = _alone()

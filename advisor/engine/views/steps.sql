@@ -58,12 +58,10 @@ FROM spread, (
   FROM rank) r;
 
 -- One row: whether all that was recorded is the first pass of its process, which loads and tries out.
---   only_pass: one pass, shorter than the set-up before it, or most of it spent on first uses
+--   only_pass: one pass, shorter than the set-up before it
 CREATE VIEW first_pass AS
-SELECT steps < 2 AND (EXISTS (FROM edge_gap WHERE edge = 'leading' AND kind = 'loading'
-    AND end_ns - start_ns > step_ns)
-  OR EXISTS (FROM (SELECT sum(idle_ns) AS ns FROM host_gap SEMI JOIN used_step USING (step)
-      WHERE kind = 'loading' GROUP BY rank) WHERE ns > 0.5 * step_ns)) AS only_pass FROM facts;
+SELECT steps < 2 AND EXISTS (FROM edge_gap WHERE edge = 'leading' AND kind = 'loading'
+  AND end_ns - start_ns > step_ns) AS only_pass FROM facts;
 
 -- Breakdown of used steps only.
 CREATE VIEW rank_step AS

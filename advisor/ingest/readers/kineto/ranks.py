@@ -29,10 +29,10 @@ EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier
 _MOST_NAMED = 8
 _MAX_THREAD_NAMES = 1_000
 _MOST_KEPT_CHARACTERS = 32 << 20
+"""Of a file's own fields, together at all its ranks: a file may hold thousands."""
 # What torch's allocators write under profile_memory (pytorch torch/csrc/profiler/collection.cpp);
 # 0 is the CPU (c10/core/DeviceType.h).
 _DEVICE_MEMORY = re.compile(rb'"\[memory\]"[^{}]{0,400}\{[^{}]{0,400}?"Device Type"\s*:\s*[1-9]')
-"""Of a file's own fields, together at all its ranks: a file may hold thousands."""
 _GROUP = ("description", "ranks", "size", "backend")
 
 

@@ -356,6 +356,27 @@ def test_a_sure_cause_of_most_of_what_is_exposed_stands_though_ranks_are_missing
         assert decide(situation(findings=[other], **few)).reason == "ranks-missing"
 
 
+@pytest.mark.parametrize(
+    ("missing", "changes", "reason"),
+    [
+        ([3], {}, "finding"),
+        ([2, 3], {}, "ranks-missing"),  # half of them: the other half may be later still
+        ([3], {"probability": 0.7}, "ranks-missing"),
+        ([3], {"savings_low_ns": 4 * MS, "savings_high_ns": 40 * MS}, "finding"),
+        ([3], {"savings_low_ns": 0}, "ranks-missing"),  # time in calls with the missing rank
+        ([3], {"rule": "jitter"}, "ranks-missing"),
+    ],
+)
+def test_what_most_ranks_prove_leads_though_a_missing_one_may_explain_more(
+    missing: list[int], changes: dict[str, Any], reason: str
+) -> None:
+    """GIVEN 40 ms exposed, and a cause of 7 ms of it that those who were read show."""
+    few = {"facts": FACTS._replace(ranks_read=4 - len(missing)), "missing_ranks": missing,
+           "shares": shares(exposed=0.4, wait_known=False)}  # fmt: skip
+    late = finding(ms=7, claims={"wait": 7 * MS}).model_copy(update=changes)
+    assert decide(situation(findings=[late], **few)).reason == reason
+
+
 @pytest.mark.parametrize(("high_ms", "reason"), [(2.4, "finding"), (1.5, "ranks-cut")])
 def test_a_small_cause_that_is_counted_stands_though_a_rank_is_cut(
     high_ms: float, reason: str

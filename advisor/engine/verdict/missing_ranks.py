@@ -42,10 +42,15 @@ def _explained(it: Situation, shares: Shares) -> bool:
 
     A likely cause in these very calls need give back half of it only: the rest may be waiting. Of
     one that is counted, and so holds whoever is missing (partly_read.py), the high end counts.
+    Where most ranks were read a sure cause stands by itself if its low end is large, which missing
+    ranks took from what they may change.
     """
     exposed_ns = shares.exposed * it.step_ns
     first = best(it, LARGE)
     if first is not None and first.finding is not None and first.kind in _OF_SURE_CAUSE:
+        least_ns = first.finding.savings_low_ns or 0
+        if least_ns >= LARGE * it.step_ns and _mostly_read(it):
+            return True
         # Missing ranks have no part in what idles by itself.
         gives_ns = first.finding.savings_ns or 0
         if gives_ns >= exposed_ns and mostly(first.finding, "idle"):
@@ -61,6 +66,12 @@ def _explained(it: Situation, shares: Shares) -> bool:
     likely = sum(item.savings_ns or 0 for item in it.findings if not item.is_option())
     gives_ns = max(top.most_ns() if is_counted else top.savings_ns or 0, likely)
     return gives_ns >= (0.5 if in_them else 1.0) * exposed_ns
+
+
+def _mostly_read(it: Situation) -> bool:
+    """Whether fewer ranks are missing or cut than were read whole."""
+    missing = {*it.missing_ranks, *it.cut_ranks}
+    return 0 < 2 * len(missing) < (it.facts.world_size or 0)
 
 
 def groups_missing(it: Situation, shares: Shares) -> Decision | None:

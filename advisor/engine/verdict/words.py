@@ -193,7 +193,7 @@ def _communication_beside(
     if found.savings_low_ns == 0 and (it.cut_ranks or it.missing_ranks):
         return [say(WHYS, "unread", {"cut": it.cut_ranks, "missing": it.missing_ranks})]
     if _may_wait(found, it):
-        return [say(WHYS, "beside-missing", values)]
+        return [say(WHYS, "beside-missing", values | {"exposed": _left_exposed(found, it)})]
     exposed_ns = shares.exposed * it.step_ns
     beyond = mostly(found, "transfer") and not it.facts.whole_trace
     # A replay knows what else moves; a model does not.
@@ -204,10 +204,16 @@ def _communication_beside(
 
 
 def _may_wait(found: Finding, it: Situation) -> bool:
-    """Whether beside idle time that a finding explains, missing ranks may explain as much more."""
+    """Whether beside what a finding explains, missing ranks may explain a loss by itself."""
     if it.shares is None or it.shares.wait_known or it.facts.all_ranks:
         return False
-    return it.shares.exposed >= LOST and mostly(found, "idle")
+    return _left_exposed(found, it) >= LOST
+
+
+def _left_exposed(found: Finding, it: Situation) -> float:
+    """What is exposed beside a finding, as a share of the step: all where it is of idle time."""
+    gain = 0.0 if mostly(found, "idle") else (found.savings_ns or 0) / max(it.step_ns, 1)
+    return it.shares.exposed - gain if it.shares is not None else 0.0
 
 
 def _idle_beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[str]:

@@ -63,6 +63,9 @@ OF_ONE = replace(
         # what any network takes is no fault of this one, unless it is beyond any
         (replace(DISTANT, against={}, added_ns=3e4, usual_ns=2e4), []),
         (replace(DISTANT, against={}, added_ns=1e6, usual_ns=2e4), ["candidates"]),
+        # or calls of several groups share the NICs, and each delays the others' messages
+        (replace(DISTANT, against={}, added_ns=1e6, usual_ns=2e4, shared=True), []),
+        (replace(DISTANT, added_ns=1e6, usual_ns=2e4, shared=True), ["network"]),
         # and even then only where that is likelier than a network as others have
         (
             replace(DISTANT, parts=(0.1, 0.15), nothing=0.75, added_ns=1e6, usual_ns=2e4),

@@ -54,9 +54,9 @@ def _seen(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | None:
     if culprit.kind == "candidates":
         # Places without anything in common are nothing to look at where likelier nothing is slow,
         # or where messages between any two hosts may be what takes long, as on any network.
-        of_latency = (
-            _everywhere(found) > SURE and _of_latency(found) and not _beyond_networks(found)
-        )
+        # Nor does an order of ends tell that from calls that share a host's NICs.
+        usual = found.shared or not _beyond_networks(found)
+        of_latency = _everywhere(found) > SURE and _of_latency(found) and usual
         seen = _by_fixed_time(data, home, found)
         if seen is None and (found.nothing > 0.5 or of_latency):
             seen = _by_sheet(data, home, found)

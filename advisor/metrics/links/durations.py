@@ -55,7 +55,8 @@ class Durations:
     deviation from call to call, the fastest tenth's time over the mean, and the part of the time
     that a link's rate decides. Calls vary by no more than is left where all of a host's ranks share
     its network. ``whole_ns``: the typical time beside whatever shared the link, which makes no
-    message arrive later. ``total_ns``: of all of them."""
+    message arrive later. ``total_ns``: of all of them. ``alone``: the part of it that they would
+    take if no calls of other groups shared their hosts' networks."""
 
     kind: Kind
     groups: tuple[Members, ...]
@@ -67,6 +68,7 @@ class Durations:
     whole_ns: Floats
     total_ns: float
     calls: int
+    alone: float = 1.0
 
 
 def durations(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> list[Durations]:
@@ -118,6 +120,7 @@ def durations(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
                 np.array([float(np.median(own[:, 2])) for own in known.values()]),
                 float(sum(own.sum() for own in times_ns)),
                 sum(len(own) for own in known.values()),
+                float(np.median(np.concatenate([own[:, 3] / own[:, 2] for own in known.values()]))),
             )
         )
     return sorted(found, key=lambda one: -one.total_ns)

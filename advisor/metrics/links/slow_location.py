@@ -18,7 +18,7 @@ import numpy as np
 
 from advisor.metrics.links.by_duration import ALIKE, SLOWDOWNS, likelihoods
 from advisor.metrics.links.cost import Inputs
-from advisor.metrics.links.durations import Durations, all_members, durations
+from advisor.metrics.links.durations import CALL, Durations, all_members, durations
 from advisor.metrics.links.expected import Assumption, assumed_links, nothing_known
 from advisor.metrics.links.fixed_times import Fixed, few_bytes_ns, fixed_time
 from advisor.metrics.links.locations import Location, Members, locations, slots_of
@@ -49,6 +49,8 @@ class Found:
     long as others of their kind calls between hosts take that have a ring over it (low, middle,
     high). ``fixed``: what calls between hosts take whatever their size, where that is far too much.
     ``usual_ns``: what one of a few bytes takes between hosts at most, on any such machine.
+    ``shared``: calls of several groups go between hosts at once; where they share a host's NICs,
+    messages of each arrive late by the others'.
     """
 
     locations: tuple[Location, ...]
@@ -65,6 +67,7 @@ class Found:
     rings: tuple[float, float, float] | None = None
     fixed: Fixed | None = None
     usual_ns: float | None = None
+    shared: bool = False
 
 
 def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
@@ -143,7 +146,14 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
         rings=_rings(places[best], timed, home),
         fixed=fixed_time(whole, assumed[False]),
         usual_ns=few_bytes_ns(between[0], assumed[False]) if between else None,
+        shared=_shared(between),
     )
+
+
+def _shared(between: Sequence[Durations]) -> bool:
+    """Whether others' calls take more of these calls' time than sizes and rates leave open."""
+    whole_ns = sum(one.total_ns for one in between)
+    return sum(one.total_ns * one.alone for one in between) < (1 - CALL) * whole_ns
 
 
 def _posterior(slow: Floats, healthy: float, prior: Floats) -> tuple[Floats, float]:

@@ -30,6 +30,7 @@ from advisor.metrics.collectives.spans import Spans, host_spans
 from advisor.metrics.collectives.stream_groups import groups_by_ends
 from advisor.metrics.host.activity import HostActivity, host_activity
 from advisor.metrics.host.lead import Gaps, device_gaps
+from advisor.metrics.lateness.absent import settle_absent
 from advisor.metrics.lateness.waiting import split_waiting
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.ring_ends import RingEnds, clocks_beside_links
@@ -182,6 +183,8 @@ def load_run(con: Any, run: str) -> RunData:
     marked_steps = mark_used({rank: one.steps for rank, one in ranks.items()}, cut, blind)
     ranks = {rank: replace(one, steps=marked_steps[rank]) for rank, one in ranks.items()}
     split_waiting(matched.columns, groups, found)
+    if not on_host:
+        settle_absent(matched.columns, groups, {rank: one.occupancy for rank, one in ranks.items()})
     exclusive = exclusive_transfers(calls, groups, infos)
     fits = fit_all(matched.columns, exclusive, groups, infos)
     return RunData(

@@ -172,7 +172,7 @@ def _operators(one: RankData) -> list[int]:
 
 def _transfers(calls: list[Call]) -> Intervals | None:
     """When data moved; None where no call was matched, so that nothing tells waiting apart."""
-    return when_moving(calls) if any(call.t_is == "matched" for call in calls) else None
+    return when_moving(calls) if any(call.is_timed for call in calls) else None
 
 
 def _breakdown(

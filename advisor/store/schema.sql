@@ -191,7 +191,7 @@ CREATE TABLE collective (
   matched_ranks INTEGER,            -- how many ranks of the group this call was matched on (1 = alone)
   wait_ns BIGINT,                   -- this rank waiting for the last to arrive; null when not matched; at least that when a rank is missing
   transfer_ns BIGINT,               -- from the last rank's start to this rank's end; see t_is
-  t_is VARCHAR,                     -- 'matched' or 'upper bound' (a rank of the call was not read)
+  t_is VARCHAR,                     -- 'matched', 'upper bound' (a rank of the call was not read) or 'upper bound, reached' (nobody waited for it)
   last_rank INTEGER,                -- which rank arrived last, of those read; null when not matched
   step INTEGER,                     -- step; null outside steps
   phase VARCHAR,                    -- forward backward optimizer other; null if unknown

@@ -10,6 +10,8 @@ from advisor.vocabulary.bandwidth import bus_factor
 from advisor.vocabulary.dtypes import element
 from advisor.vocabulary.operations import POINT_TO_POINT, message_bytes, split_bytes
 
+REACHED = "upper bound, reached"
+"""``t_is`` of a call that lacks a rank, and nobody waited for it (lateness/absent.py)."""
 TOLERANCE_NS = 200_000
 """Recorded times of one clock may contradict each other by so much: it drifts within a recording,
 and a span closes a little after its collective."""
@@ -74,6 +76,11 @@ class Call:
         """Its message size, bytes, as far as is known of its elements, type and group by now."""
         _, width = element(self.dtype)
         return message_bytes(self.op, self.in_elements, self.out_elements, self.group_size, width)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether no waiting for a rank that was not read is in its time."""
+        return self.t_is in ("matched", REACHED)
 
     @property
     def asked(self) -> int:

@@ -89,9 +89,9 @@ def durations(data: Inputs, home: Mapping[int, Home], lost: bool = False) -> lis
         if members is None or not call.bytes or name not in _SHARED_PATH:
             continue
         hosts = len({home[rank] for rank in members.ranks})
-        if call.t_is != "matched" and not (lost and hosts > 1 and lacks_some(members, column)):
+        if not call.is_timed and not (lost and hosts > 1 and lacks_some(members, column)):
             continue
-        unread = 0 if members.message else len(members.ranks) - len(column)
+        unread = 0 if members.message or call.is_timed else len(members.ranks) - len(column)
         kind = Kind(name, call.bytes, len(members.ranks), hosts, unread)
         time = _alone(column, data)
         if time > 0:

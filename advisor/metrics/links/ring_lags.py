@@ -62,7 +62,11 @@ def ring_kinds(data: Inputs, lost: bool = False) -> list[Kind]:
             and (data.gloo or alone(column, data) > 1 - CALL)
             and (
                 (call.t_is == "matched" and set(members.ranks) == column.keys())
-                or (lost and len(members.ranks) <= LONG and lacks_some(members, column))
+                or (
+                    (lost or call.is_timed)
+                    and len(members.ranks) <= LONG
+                    and lacks_some(members, column)
+                )
             )
         ):
             groups[members][wire_name(call), call.bytes].append(column)

@@ -13,6 +13,7 @@ _RECORDINGS = {"kineto", "op-table", "nsys"}  # formats that hold steps
 _FACTS = """
 SELECT facts.*,
   (SELECT max(try_cast(metadata AS JSON) ->> '$.advisor.built_by.ddp') FROM rank) AS made_by,
+  (SELECT trainer FROM wrapper) AS trainer,
   coalesce(round_even((SELECT min(ns) FROM (SELECT median(greatest(0, compute_ns
     - coalesce(hidden_comm_ns, 0))) AS ns FROM rank_step GROUP BY rank)), 0), 0)::BIGINT
     AS compute_alone_ns,
@@ -42,6 +43,8 @@ class Facts(NamedTuple):
     is_amd: bool = False
     made_by: str | None = None
     """The library whose code builds DDP; '' where the script does, None where nothing tells."""
+    trainer: str | None = None
+    """What wraps the model (view ``wrapper``), None where no range of it was recorded."""
     compute_alone_ns: int = 0
     """How long compute runs and communication does not in a typical step of the rank where that is
     least: what makes communication faster takes none of it away."""

@@ -7,7 +7,11 @@ import re
 import pytest
 
 from advisor.engine import load_catalogue
+from advisor.engine.evaluate import evaluate
+from advisor.engine.examples import fill
+from advisor.engine.facts import read_facts
 from advisor.engine.fragments import said, templates
+from advisor.engine.sandbox import Sandbox
 from advisor.messages import STEPS
 from advisor.vocabulary.templates import render_lines
 
@@ -67,6 +71,31 @@ def test_no_text_of_a_rule_has_an_interval_of_the_gain_of_its_own() -> None:
         for text in templates([*rule.because, *rule.message, *rule.fix, *rule.verify]):
             own = re.search(r"savings_high_ns\W[^}]*\|\s*(about|span|num)", text)
             assert not own, (rule.id, text)
+
+
+_FSDP1 = r"FSDP1|FullyShardedDataParallel|ShardingStrategy|limit_all_gathers"
+_FSDP2 = r"FSDP2|fully_shard\(|set_modules_to|reshard_after|gradient_sync|MixedPrecisionPolicy"
+
+
+@pytest.mark.slow
+def test_an_fsdp_that_the_trace_names_is_advised_in_its_own_words() -> None:
+    named, foreign = set(), []
+    with Sandbox(None, "example") as sandbox:
+        for rule in _RULES.values():
+            if not re.search(f"{_FSDP1}|{_FSDP2}", " ".join(templates(rule.fix))):
+                continue
+            example = next(one for one in rule.examples if one.expect == "fired")
+            fill(sandbox, example)
+            facts = read_facts(sandbox)
+            for trainer, own, other in (("FSDP1", _FSDP1, _FSDP2), ("FSDP2", _FSDP2, _FSDP1)):
+                finding = evaluate(rule, sandbox, facts._replace(trainer=trainer)).findings[0]
+                advised = " ".join(finding.fix)
+                if re.search(own, advised):
+                    named.add((rule.id, trainer))
+                if re.search(other, advised) and rule.id != "rate-limited-all-gathers":
+                    foreign.append((rule.id, trainer, advised))
+    assert not foreign  # a limiter is FSDP1's whatever else is there
+    assert len(named) >= 15
 
 
 _OPEN_END = re.compile(r":\s*(?:\{%[^%]*%\}\s*)*$")

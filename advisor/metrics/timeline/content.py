@@ -46,10 +46,11 @@ _MODEL = r"^aten::(\w*mm|matmul|linear|\w*convolution\w*)$"
 TRAINERS: tuple[tuple[str, str], ...] = (
     # deepspeed/runtime/zero/parameter_offload.py: the nodes around each module of ZeRO-3
     ("DeepSpeed", r"\bdeepspeed/runtime/|^DeepSpeedEngine|^PreBackwardFunctionForModule"),
+    # pytorch/pytorch torch/distributed/fsdp: ranges of either, around compiled modules too
+    ("FSDP2", r"^FSDP::"),
+    ("FSDP1", r"^FullyShardedDataParallel\."),
     # pytorch/pytorch torch/_inductor/output_code.py: the range around each compiled graph
     ("torch.compile", r"^## Call CompiledFxGraph"),
-    # pytorch/pytorch torch/distributed/fsdp: ranges of FSDP2 and of FSDP1
-    ("FSDP", r"^FSDP::|^FullyShardedDataParallel\."),
 )
 # What a process of a job of several ranks leaves: c10d's operators and ranges, backends' kernels,
 # wrappers' ranges (pytorch/pytorch torch/csrc/distributed/c10d, torch/nn/parallel).

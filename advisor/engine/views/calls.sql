@@ -169,6 +169,17 @@ SELECT c.process_group FROM call c JOIN device_queue q USING (rank)
 WHERE c.op IN ('all_reduce', 'reduce_scatter', 'all_gather') GROUP BY c.process_group
 HAVING avg((c.stream = q.compute_stream)::INT) > 0.5;
 
+-- How long each device stream of calls stood idle before a call and all before it; what queued calls
+-- leave between them is none.
+-- No rows without call.
+--   stood_ns: ns
+CREATE VIEW stream_stood AS
+SELECT rank, call_id, sum(CASE WHEN idle_ns > 20000 THEN idle_ns ELSE 0 END)
+  OVER (PARTITION BY rank, stream ORDER BY start_ns) AS stood_ns
+FROM (SELECT rank, stream, call_id, start_ns, start_ns - max(end_ns) OVER (PARTITION BY rank, stream
+    ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS idle_ns
+  FROM call WHERE stream IS NOT NULL AND (SELECT timeline FROM facts) = 'device');
+
 -- Gradient reductions per rank and step: how much is exposed, and the time between the calls,
 -- which holds the work that could have run meanwhile.
 -- No rows without gradient_call.
@@ -177,20 +188,24 @@ CREATE VIEW gradient_gap AS
 WITH ordered AS (
   SELECT rank, step, process_group, op, bytes, call_id, exposed_transfer_ns,
     dur_ns - coalesce(wait_ns, 0) AS took_ns,
-    coalesce(hidden_ns, 0) AS hidden_ns, end_ns,
+    coalesce(hidden_ns, 0) AS hidden_ns, end_ns, row_number() OVER w = 1 AS is_first,
+    (stood_ns > lag(stood_ns) OVER w)::INT AS stood, -- null of the first, and where no stream is known
     greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns,
     start_ns - lag(end_ns) OVER w AS before_ns,
     row_number() OVER w = count(*) OVER (PARTITION BY rank, step, process_group, op) AS is_last,
     lead(start_ns) OVER w < end_ns AS side_by_side, to_gather, to_sum
-  FROM gradient_call LEFT JOIN (SELECT rank, call_id, next_op = 'all_gather' AND left_ns < 20000 AS to_gather,
-      bucket AND next_sums AND left_ns < 20000 AS to_sum
+  FROM gradient_call LEFT JOIN (SELECT rank, call_id, bucket AND next_sums AND left_ns < 20000 AS to_sum,
+      next_op = 'all_gather' AND left_ns < 20000 OR coalesce(beside, false) AS to_gather
     FROM (SELECT rank, call_id, lead(op) OVER n AS next_op, lead(start_ns) OVER n - end_ns AS left_ns,
+        lag(op) OVER n = 'all_gather' AND lag(end_ns) OVER n > start_ns AS beside,
         bucket, lead(op = 'all_reduce' AND bucket IS NULL) OVER n AS next_sums
       FROM call LEFT JOIN (SELECT DISTINCT rank, call_id, true AS bucket FROM param_bucket) USING (rank, call_id)
       WINDOW n AS (PARTITION BY rank, step, process_group ORDER BY start_ns))) USING (rank, call_id)
+    LEFT JOIN stream_stood USING (rank, call_id)
   WINDOW w AS (PARTITION BY rank, step, process_group, op ORDER BY start_ns)
 ), per AS (
   SELECT rank, step, process_group, op, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns,
+    avg(stood) AS stood, max(hidden_ns / nullif(took_ns, 0)) FILTER (is_first) AS first_hidden,
     sum(hidden_ns) AS hidden_ns, sum(bytes) AS step_bytes,
     sum(coalesce(gap_ns, 0)) AS gap_ns, sum(exposed_transfer_ns) FILTER (is_last) AS last_exposed_ns,
     max(bytes) FILTER (is_last) AS last_bytes, max(before_ns) FILTER (is_last) AS before_last_ns,
@@ -214,23 +229,14 @@ SELECT process_group, op,
   median(last_ns) AS last_ns,                 -- what the last takes, waiting left out
   median(middle_ns) AS median_ns,             -- what the calls before it do; null where there are none
   median(least_ns) AS least_ns,               -- the shortest of them
-  median(to_gather) AS to_gather,             -- share right behind which a gather runs
+  coalesce(median(stood), 0) AS stood,        -- share before which, since the one before, the stream idled
+  median(first_hidden) AS first_hidden,       -- share of the step's first that compute runs beside
+  median(to_gather) AS to_gather,             -- share beside or right behind which a gather runs
   median(to_sum) AS to_sum,                   -- the same of a reduction that is no gradients'
   median(side_by_side) AS side_by_side,       -- share that ends after the next has begun; null of a single call
   any_value(worst_call) AS worst_call,
   list(DISTINCT rank ORDER BY rank) AS ranks
 FROM per GROUP BY process_group, op;
-
--- How long each device stream of calls stood idle before a call and all before it; what queued calls
--- leave between them is none.
--- No rows without call.
---   stood_ns: ns
-CREATE VIEW stream_stood AS
-SELECT rank, call_id, sum(CASE WHEN idle_ns > 20000 THEN idle_ns ELSE 0 END)
-  OVER (PARTITION BY rank, stream ORDER BY start_ns) AS stood_ns
-FROM (SELECT rank, stream, call_id, start_ns, start_ns - max(end_ns) OVER (PARTITION BY rank, stream
-    ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS idle_ns
-  FROM call WHERE stream IS NOT NULL AND (SELECT timeline FROM facts) = 'device');
 
 -- Parameter gathers (FSDP, ZeRO-3) per rank and step: exposed part, and the time between gathers.
 -- What an optimizer gathers (ZeRO-1, Shampoo) is not for the next layer to compute, nor does a group that
@@ -321,7 +327,7 @@ SELECT coalesce(bool_or(regexp_matches(description, '^[A-Z_]+_PARALLEL_GROUP')),
 FROM process_group;
 
 -- One row: what wraps the model, as far as calls and ranges show. FSDP2 alone names its units.
---   trainer: 'DeepSpeed', 'FSDP' or 'torch.compile'; null where no range of theirs was recorded
+--   trainer: 'DeepSpeed', 'FSDP2', 'FSDP1' or 'torch.compile'; null where no range of theirs was recorded
 --   sharded: gradients are reduced and scattered: FSDP, ZeRO
 --   named_units: gathers carry the name of the unit that they are for
 --   made_by: the library that builds it, '' where the script itself does; null where the recorder did not see

@@ -210,19 +210,19 @@ def test_ranks_at_one_place_of_groups_side_by_side_are_late_together() -> None:
 
 def test_a_host_on_which_each_launch_takes_longer_is_late_whichever_of_its_ranks_is() -> None:
     """GIVEN a host whose ranks launch late in turn, none of them systematically THEN the host is,
-    where launches take longer on all of its ranks than on any elsewhere and one of them is slower
-    by no more than that tells."""
+    where launches take longer on all of its ranks than on any elsewhere, and one of them is slower
+    by no more than that tells or each takes longer for a step than any elsewhere."""
     slow = {rank: 5e3 + 20 * rank for rank in range(4)} | dict.fromkeys(range(4, 8), 8e3)
-    for launches, seen, named in (
-        (slow, {"launch_ns": 8000}, [4, 5, 6, 7]),
-        (slow, {}, None),
-        (slow | {3: 7e3}, {"launch_ns": 8000}, None),
-        (slow | {6: 5e3}, {"launch_ns": 8000}, None),
+    for launches, seen, mate_ms, named in (
+        (slow, {"launch_ns": 8000}, 5.0, [4, 5, 6, 7]),
+        (slow, {}, 7.0, [4, 5, 6, 7]),
+        (slow, {}, 5.0, None),
+        (slow | {3: 7e3}, {"launch_ns": 8000}, 7.0, None),
+        (slow | {6: 5e3}, {"launch_ns": 8000}, 7.0, None),
     ):
+        pace = dict.fromkeys(range(4), 5.0) | {4: mate_ms} | dict.fromkeys(range(5, 8), 9.0)
         of_all = [
-            row(
-                rank, int(rank > 4), "late-launch", host_ns_per_step=(9.0 if rank > 3 else 5.0) * MS
-            )
+            row(rank, int(rank > 4), "late-launch", host_ns_per_step=pace[rank] * MS)
             | {"systematic": False}
             for rank in HOSTS
         ]

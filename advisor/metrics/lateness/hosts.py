@@ -130,11 +130,16 @@ def _slow_launches(
     for host in {*host_of.values()}:
         own = [launches[rank] for rank, its in host_of.items() if its == host and rank in launches]
         others = [took for rank, took in launches.items() if host_of.get(rank, host) != host]
-        if min(len(own), len(others)) < 2 or 2 * max(others) - min(others) >= min(own):
+        if not _all_beyond(own, others):
             continue
         usual = round(float(np.median(others)))
         found[host] = {"launch_ns": round(float(np.median(own))), "usual_launch_ns": usual}
     return found
+
+
+def _all_beyond(own: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether each of two or more exceeds all others, by more than those differ by."""
+    return min(len(own), len(others)) > 1 and min(own) > 2 * max(others) - min(others)
 
 
 def _with_slow_mates(
@@ -146,8 +151,9 @@ def _with_slow_mates(
 
     The slowest of them sets the pace: a call queued behind one that waited for it begins at once on
     all others. So only that one is seen late, or two in turn, and mending these uncovers the next.
-    Where a launch takes longer on all of a host's ranks, which tells most of how much slower one of
-    them is, any of them may come late in turn, and none of them systematically.
+    Where a launch takes longer on all of a host's ranks, any of them may come late in turn, and
+    none of them systematically: if that tells most of how much slower one of them is, or they all
+    take longer for a step than any elsewhere (another process stops them, now here and now there).
     """
     paces: dict[str, dict[int, float]] = defaultdict(dict)
     for rank, row in result.items():
@@ -156,12 +162,14 @@ def _with_slow_mates(
             paces[host_of[rank]][rank] = pace
     for host, own in paces.items():
         late = [rank for rank in own if result[rank]["reason"] == "late-launch"]
+        elsewhere = [pace for other, its in paces.items() if other != host for pace in its.values()]
         told = slow_launches.get(host, {})
-        if not any("launch_ns" in result[rank]["reason_evidence"] for rank in late):
+        if not any("launch_ns" in result[rank]["reason_evidence"] for rank in late) and not (
+            _all_beyond([*own.values()], elsewhere)
+        ):
             told = {}
         if not told:
             late = [rank for rank in late if result[rank]["systematic"]]
-        elsewhere = [pace for other, its in paces.items() if other != host for pace in its.values()]
         mates = sorted(rank for rank, its in host_of.items() if its == host)
         if not late or not elsewhere or len(mates) < 2 or own.keys() < set(mates):
             continue

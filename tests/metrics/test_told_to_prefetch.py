@@ -1,4 +1,5 @@
-"""Whether a script told FSDP2 what to gather ahead: it prefetches the backward pass by itself."""
+"""Which FSDP a trace is of, and whether a script told it what to gather ahead: FSDP2 prefetches the
+backward pass by itself."""
 
 from __future__ import annotations
 
@@ -18,3 +19,20 @@ def test_only_the_forward_passes_prefetching_is_the_scripts_own(direction: str, 
         )
         (row,) = content_rows(store.con, "run")
     assert row["prefetches"] is told
+
+
+@pytest.mark.parametrize(
+    ("name", "trainer"),
+    [("FSDP::all_gather (blocks.1)", "FSDP2"), ("FullyShardedDataParallel._pre_forward", "FSDP1")],
+)
+def test_either_fsdp_is_told_by_its_ranges_around_compiled_modules_too(
+    name: str, trainer: str
+) -> None:
+    with Store.create() as store:
+        store.con.execute(
+            "INSERT INTO event BY NAME SELECT 'run' AS run, 0 AS rank, 0 AS event_id, "
+            "'annotation' AS class, unnest($1) AS name, 0 AS start_ns, 5 AS dur_ns",
+            [[name, "## Call CompiledFxGraph f1 ##", "Optimizer.step#AdamW.step"]],
+        )
+        (row,) = content_rows(store.con, "run")
+    assert row["engine"] == trainer

@@ -400,22 +400,41 @@ CREATE VIEW core_wait AS
 SELECT rank, host, typical_ns AS wait_ns, more_ns, (more_ns + 1.96 * error_ns)::BIGINT AS more_high_ns
 FROM thread_wait WHERE of = 'training';
 
+-- How busy the cores are on which a rank runs, over its recorded steps. Our recorder notes it on Linux.
+--   cpus: numbers of the cores
+--   busy: cores of these that anything keeps busy (mean)
+--   own: that the rank's process keeps busy, its loader's workers included
+--   threads: that the rank computes with (intra-op)
+--   alone: share of the time in which, for sure, nothing else ran on them, or one was idle
+CREATE VIEW rank_core AS
+SELECT rank, host, try_cast(held -> '$.cpus' AS INTEGER[]) AS cpus,
+  try_cast(held ->> '$.busy_ns' AS DOUBLE) / nullif(try_cast(held ->> '$.window_ns' AS DOUBLE), 0) AS busy,
+  try_cast(held ->> '$.own_ns' AS DOUBLE) / nullif(try_cast(held ->> '$.window_ns' AS DOUBLE), 0) AS own,
+  try_cast(held ->> '$.threads' AS INTEGER) AS threads,
+  greatest(0, 1 - (busy - own), 1 - busy / len(cpus)) AS alone
+FROM (SELECT rank, host, try_cast(metadata AS JSON) -> '$.advisor.cores' AS held FROM rank)
+WHERE busy IS NOT NULL AND own IS NOT NULL;
+
 -- What of each rank's lateness is waiting for a core: it computes longer, or comes to its calls late, as
 -- others run on its cores. Who has more to do, in every step or in single ones, waits longer for a core as
 -- well. A CPU's compute runs on more threads than the one that is noted, which wait about as often; gloo's
 -- threads hold up what follows a call that the rank waits for. The error is that of what they wait together
--- in each step: how far two threads lack cores at once is in it.
+-- in each step: how far two threads lack cores at once is in it. Equal work that takes longer is surely the
+-- rank's own only while nothing else runs on its cores, or one of them is idle: others slow it there, too.
 -- No rows without thread_wait.
 --   core_ns: of what its peers wait for it, per step
 --   core_high_ns: the high end of its 95 % interval
---   mostly: nothing is surely the rank's own
+--   mostly: it is the greater part, and no less than the peers surely wait: nothing is surely the rank's own
 CREATE VIEW late_for_core AS
 WITH part AS (
-  SELECT l.rank, peer_wait_ns AS ns, CASE WHEN reason = 'late-launch' OR of = 'gloo' THEN 1 ELSE 2 END AS threads,
-    greatest(0, more_ns) AS more_ns, more_each_ns,
+  SELECT l.rank, peer_wait_ns AS ns, greatest(0, more_ns) AS more_ns, more_each_ns,
+    CASE WHEN reason = 'late-launch' OR of = 'gloo' THEN 1 ELSE 2 END AS threads,
+    peer_wait_ns * coalesce(cost_low_ns / nullif(cost_ns_per_step, 0), 1) AS low_ns,
     coalesce(TRY_CAST(reason_evidence ->> 'more_by_step' AS DOUBLE), 0)
-      * (SELECT avg(compute_ns) FROM rank_step) * 2 < ns AS equal_work
-  FROM late_rank l JOIN thread_wait USING (rank), facts
+      * (SELECT avg(compute_ns) FROM rank_step) * 2 < ns AS equal_work,
+    CASE WHEN ends_with(reason, '-compute') AND TRY_CAST(reason_evidence ->> 'work' AS DOUBLE)
+      <= TRY_CAST(reason_evidence ->> 'pace' AS DOUBLE) THEN 1 - alone ELSE 0 END AS disturbed
+  FROM late_rank l JOIN thread_wait USING (rank) LEFT JOIN rank_core USING (rank), facts
   WHERE (timeline = 'host' OR reason IN ('late-launch', 'data-loading'))
     AND NOT (coalesce(systematic, false) AND coalesce(reason IN ('more-work', 'slow-copies'), false))),
 each AS (
@@ -424,22 +443,10 @@ spread AS (
   SELECT rank, coalesce(stddev_samp(ns) / sqrt(count(*)), 0) AS error_ns
   FROM (SELECT rank, sum(ns) AS ns FROM each GROUP BY rank, turn) GROUP BY rank)
 SELECT rank, least(any_value(ns), sum(more_ns))::BIGINT AS core_ns,
-  least(any_value(ns), sum(more_ns * threads) + 1.96 * any_value(error_ns))::BIGINT AS core_high_ns,
-  core_high_ns >= any_value(ns) AS mostly
+  greatest(any_value(disturbed * ns), least(any_value(ns),
+    sum(more_ns * threads) + 1.96 * any_value(error_ns)))::BIGINT AS core_high_ns,
+  core_high_ns >= greatest(any_value(low_ns), any_value(ns) / 2) AS mostly
 FROM part JOIN spread USING (rank) WHERE coalesce(equal_work, true) GROUP BY rank;
-
--- How busy the cores are on which a rank runs, over its recorded steps. Our recorder notes it on Linux.
---   cpus: numbers of the cores
---   busy: cores of these that anything keeps busy (mean)
---   own: that the rank's process keeps busy, its loader's workers included
---   threads: that the rank computes with (intra-op)
-CREATE VIEW rank_core AS
-SELECT rank, host, try_cast(held -> '$.cpus' AS INTEGER[]) AS cpus,
-  try_cast(held ->> '$.busy_ns' AS DOUBLE) / nullif(try_cast(held ->> '$.window_ns' AS DOUBLE), 0) AS busy,
-  try_cast(held ->> '$.own_ns' AS DOUBLE) / nullif(try_cast(held ->> '$.window_ns' AS DOUBLE), 0) AS own,
-  try_cast(held ->> '$.threads' AS INTEGER) AS threads
-FROM (SELECT rank, host, try_cast(metadata AS JSON) -> '$.advisor.cores' AS held FROM rank)
-WHERE busy IS NOT NULL AND own IS NOT NULL;
 
 -- Who keeps the cores busy on which ranks run, over the recorded steps: one row per host and set of
 -- cores. Our recorder notes it on Linux; only where all ranks are recorded are the others no ranks.

@@ -9,6 +9,7 @@ documents packed into sequences, its time follows the tokens attended to, which 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -243,12 +244,16 @@ def _by_chance(own: Sequence[float], peers: Sequence[Sequence[float]]) -> float:
     """How often equal ranks would differ as much; ``peers``: of each step those of all others.
 
     Where its least step has more than any step of a peer, all values may be dealt anew (Fisher):
-    signs alone leave six steps of three times the work to chance.
+    signs alone leave six steps of three times the work to chance. Where each rank's steps are alike
+    besides, whatever deals two values deals them so no more often than where it gives the larger
+    one to one rank in all: four steps of two ranks once in 128 times, not in 35.
     """
     most = [max(of) for of in peers]
     ranks = 1 + len(peers[0]) if peers else 1
     apart = min(own, default=0.0) > max(most, default=math.inf)
     dealt = 1 / math.comb(ranks * len(own), len(own)) if apart else 1.0
+    if apart and len(own) > 1 and len({*own}) == len({*itertools.chain(*peers)}) == 1:
+        dealt = (((ranks - 1) / ranks) ** (ranks - 1) / ranks) ** len(own)
     return min(1.0, ranks * min(dealt, sign_flip_tail(np.subtract(own, most).tolist())))
 
 

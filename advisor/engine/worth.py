@@ -92,9 +92,12 @@ def savings_of(
     rule: Rule, facts: Facts, row: dict[str, Any], step_ns: int | None
 ) -> dict[str, int | None]:
     """The row's savings within the step, ns. Compute beside which nothing runs stays whatever the
-    rule's fix gives, unless the rule is about compute itself or claims no time."""
+    rule's fix gives, unless the rule is about compute itself; what the profiler adds is nobody's
+    to save. A rule that claims no time knows both."""
     parts = {claim.part for claim in rule.claims}
-    if not parts or not parts <= _LEAVES_COMPUTE:
+    if not parts:
         return bounded(row, step_ns)[0]
+    if not parts <= _LEAVES_COMPUTE:
+        return bounded(row, step_ns, own_share=facts.own_share)[0]
     of_step = facts.compute_alone_ns, facts.running_share, facts.own_share
     return bounded(row, step_ns, *of_step)[0]

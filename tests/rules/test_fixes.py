@@ -31,8 +31,8 @@ def test_jitters_first_fix_is_for_the_kind_of_pause_that_it_names(
     kind: str | None, first: str
 ) -> None:
     facts = {"host_kind": kind, "few_calls": False, "mostly": None, "shared_cores": False,
-             "purpose": "training", "worst_rank": 3, "worst_step": 7, "sizes_vary": False,
-             "per_step": "per step", "stops": False}  # fmt: skip
+             "may_share": False, "purpose": "training", "worst_rank": 3, "worst_step": 7,
+             "sizes_vary": False, "per_step": "per step", "stops": False}  # fmt: skip
     fixes = said(_RULES["jitter"].fix, facts, render_lines)
     assert first in fixes[0]
     assert sum("gc.disable()" in fix for fix in fixes) == 1

@@ -40,6 +40,63 @@ def test_a_launch_that_loads_its_kernel_waits_for_no_device(tmp_path: Path) -> N
         assert "blocking-sync" not in _rules(run)
 
 
+@pytest.mark.parametrize("once", [True, False])
+def test_what_one_pass_does_once_between_kernels_is_no_slow_launching(
+    tmp_path: Path, once: bool
+) -> None:
+    """A ViT's only pass (Yeok-c/sustainbench): 2.5 of 23 ms are Python between copies, two gaps
+    before 300 queued kernels. Gaps of 150 µs before many kernels are the host's pace."""
+    trace = _alone()
+    trace.kernel("Memcpy HtoD (Pageable -> Device)", 0, 4_800, 0)
+    trace.kernel("Memcpy HtoD (Pageable -> Device)", 6_640, 40, 6_500)
+    begin = 7_400.0
+    for at in range(300):
+        late = 0 if once or at % 20 else 150
+        begin += late
+        trace.kernel(GEMM, begin, 50, begin - 3 if late or not at else 7_390)
+        begin += 50
+    with _loaded(tmp_path, trace) as run:
+        assert ("launch-bound" in _rules(run)) is not once
+        if once:
+            assert run.report.verdict.reason == "idle"
+            assert "1.8 ms of it the host does other work" in str(run.report.verdict.why)
+
+
+@pytest.mark.parametrize("apart_us", [2000, 300])
+def test_a_pass_of_first_uses_says_nothing_of_the_next_ones_launches(
+    tmp_path: Path, apart_us: int
+) -> None:
+    """A ResNet's first pass (FrancescoSaverioZuppichini/py4ai): loads 79 of 116 ms, and cuDNN tries
+    its algorithms for 2 to 4 ms before a kernel; the second pass idles for 4.9 ms in all."""
+    trace = _alone()
+    trace.kernel(GEMM, 10, 10, 0)
+    begin = 20.0
+    for link in range(9001, 9005):
+        trace.host("cudaLaunchKernel", begin + 10, 20_000, cat="cuda_runtime", correlation=link)
+        trace.kernel(GEMM, begin + 20_015, 10, 0, launch=link)
+        begin += 20_025
+        for _ in range(9000 // apart_us):
+            begin += apart_us
+            trace.kernel(GEMM, begin - 10, 10, begin - 20)
+    with _loaded(tmp_path, trace) as run:
+        assert ("launch-bound" in _rules(run)) is (apart_us == 300)
+
+
+def test_launches_between_other_work_tell_nothing_of_the_cores(tmp_path: Path) -> None:
+    """A product's data made on the host for 10 of 12 ms (marcalph/kernelforge, T4): two launches a
+    step, 19 µs each behind other work, are no measure of a free core."""
+    trace = _alone()
+    for at, begin in enumerate(_steps(trace, 5, 12_000)):
+        trace.host("aten::randn", begin + 10, 10_400)
+        trace.host("cudaLaunchKernel", begin + 10_450, 19, cat="cuda_runtime", correlation=900 + at)
+        trace.kernel(GEMM, begin + 10_480, 6_000, 0, launch=900 + at)
+    with _loaded(tmp_path, trace) as run:
+        (found,) = [item for item in run.report.findings if item.rule == "launch-bound"]
+        assert "host does other work between them" in " ".join(found.because)
+        assert "19 µs" not in " ".join(found.because)
+        assert "do it ahead" in found.fix[0]
+
+
 def test_what_the_allocator_costs_is_not_said_twice(tmp_path: Path) -> None:
     """A ResNet without a cache of memory: hipFree takes 20 ms each, in the first step 0.4 ms."""
     trace = _alone()

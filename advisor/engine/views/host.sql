@@ -114,6 +114,13 @@ FROM (FROM rank_gap_kind WHERE rank IS NOT NULL) r JOIN slowest USING (kind) JOI
   SELECT kind, avg(step_ns)::BIGINT AS mean_ns, count(*) AS steps
   FROM gap_step JOIN all_step USING (step) GROUP BY kind) USING (kind) GROUP BY kind;
 
+-- What a host does for a millisecond or more between two launches of the one pass that was recorded: a
+-- launch takes microseconds, with Python around it less, and nothing tells whether the next pass does so.
+--   idle_ns: until it launched the next
+CREATE VIEW once_gap AS
+SELECT rank, step, host_ns AS idle_ns FROM host_gap SEMI JOIN used_step USING (step)
+WHERE kind = 'launch' AND host_ns >= 1000000 AND (SELECT steps < 2 FROM facts);
+
 -- Loading for which all ranks idle alike, none over three times as long as the next: it makes nobody late.
 CREATE VIEW loading_of_all AS
 SELECT kind FROM gap_kind WHERE kind = 'data-loading' AND most_ns <= 3 * next_ns;

@@ -205,6 +205,32 @@ def _without_its_kernels(trace: Trace, begin: float, *, copied: bool) -> None:
         trace.kernel("Memcpy HtoD (Pinned -> Device)", begin + 40, 10, begin + 30)
 
 
+@pytest.mark.parametrize(
+    ("name", "process", "used"),
+    [
+        ("aten::cudnn_convolution", 1, True),
+        ("aten::cudnn_is_acceptable", 1, False),
+        ("nccl:all_to_all", 1, True),
+        ("aten::conv2d", "CUDA functions", True),
+    ],
+)
+def test_what_runs_on_a_device_alone_tells_that_it_was_used(
+    tmp_path: Path, name: str, process: int | str, used: bool
+) -> None:
+    """Operators alone (Yeok-c/sustainbench), those of a rank of DLRM (HolisticTraceAnalysis), and
+    the ranges that torch timed before Kineto (bonlime/skoltech_thesis_template): 'or the model ran
+    on the CPU' was said of all."""
+    trace = Trace()
+    for begin in _steps(trace, 6, 1000):
+        trace.host("aten::mm", begin + 10, 400)
+        row = {"ph": "X", "name": name, "pid": process, "tid": 1, "ts": begin + 500, "dur": 300}
+        trace.events.append({**row, "cat": "cpu_op", "args": {}})
+    with _loaded(tmp_path, trace) as run:
+        verdict = run.report.verdict
+        assert verdict.reason == "no-device"
+        assert ("it was used, and its kernels are missing" in str(verdict.why)) is used
+
+
 @pytest.mark.parametrize("copied", [False, True])
 def test_a_rank_without_kernels_is_as_one_that_was_not_recorded(
     tmp_path: Path, copied: bool

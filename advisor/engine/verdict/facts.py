@@ -192,8 +192,8 @@ class Situation:
     """The calls with over half of what is exposed, 'data-parallel all_reduce'; '' without any."""
     instead: Mapping[str, int] = field(default_factory=dict)
     """What was recorded where nothing of a device was, by kind; empty where something was."""
-    device_memory: bool = False
-    """Memory of a device was taken where nothing else of it was recorded."""
+    device_used: bool = False
+    """What was recorded ran on a device of which no event is."""
 
     @property
     def only_blind(self) -> list[int]:
@@ -253,7 +253,7 @@ def read_situation(
         replay_saves_ns=float(sandbox.records(_SAVES)[0]["ns"]) if shares is not None else 0.0,
         most_exposed=_most_exposed(sandbox) if shares is not None else "",
         instead=recorded_instead(sandbox) if not blind and _is_blind(sandbox) else {},
-        device_memory=sandbox.holds("rank", "json_exists(metadata, '$.device_memory')", {}),
+        device_used=sandbox.holds("rank", "json_exists(metadata, '$.device_used')", {}),
     )
 
 

@@ -277,7 +277,7 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
         case "never-met":
             return {"strangers": list(it.strangers)}
         case "no-device":
-            return {"recorded": dict(it.instead), "device_memory": it.device_memory}
+            return {"recorded": dict(it.instead), "device_used": it.device_used}
         case "no-communication":
             unknown = it.coverage if it.coverage and it.coverage.may_hide() else None
             said = unknown._asdict() if unknown else {}

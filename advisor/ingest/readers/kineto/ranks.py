@@ -20,7 +20,7 @@ from advisor.ingest.readers.kineto.contents import Contents, Summary, most, proc
 from advisor.ingest.readers.kineto.metadata import ProcessGroup, TraceInfo, as_object
 from advisor.ingest.readers.kineto.overlap import why_not_one
 from advisor.ingest.readers.kineto.trace import Trace
-from advisor.ingest.source import ReadContext
+from advisor.ingest.source import ReadContext, Source
 from advisor.store.notes import lost_together
 from advisor.vocabulary.numbers import whole
 from advisor.vocabulary.words import some_ranks
@@ -30,9 +30,16 @@ _MOST_NAMED = 8
 _MAX_THREAD_NAMES = 1_000
 _MOST_KEPT_CHARACTERS = 32 << 20
 """Of a file's own fields, together at all its ranks: a file may hold thousands."""
-# What torch's allocators write under profile_memory (pytorch torch/csrc/profiler/collection.cpp);
-# 0 is the CPU (c10/core/DeviceType.h).
-_DEVICE_MEMORY = re.compile(rb'"\[memory\]"[^{}]{0,400}\{[^{}]{0,400}?"Device Type"\s*:\s*[1-9]')
+_USES_DEVICE = re.compile(
+    rb'"\[memory\]"[^{}]{0,400}\{[^{}]{0,400}?"Device Type"\s*:\s*[1-9]'
+    rb'|"CUDA functions"|"nccl:|"aten::_?(?:cudnn|miopen)_(?!is_acc)'
+)
+"""A device's memory under profile_memory (pytorch torch/csrc/profiler/collection.cpp; 0 is the CPU,
+c10/core/DeviceType.h), the ranges that torch timed on it before Kineto (v1.7.0
+torch/autograd/profiler.py, export_chrome_trace), calls and operators that run nowhere else
+(native_functions.yaml; an LSTM asks cudnn_is_acceptable on a CPU too)."""
+_LOOKED_AT_BYTES = 4 << 20
+"""The first of a recording without device events, of which one pass tells all that it does."""
 _GROUP = ("description", "ranks", "size", "backend")
 
 
@@ -247,8 +254,8 @@ def _row(rank: int, entry: _Rank, threads: dict[str, str]) -> dict[str, Any]:
     metadata = dict(info.kept[0]) if not is_elsewhere else {}
     if threads:
         metadata["thread_names"] = threads
-    if not on_device and any(_DEVICE_MEMORY.search(one.source.head) for one in entry.traces):
-        metadata["device_memory"] = True
+    if not on_device and any(_used_device(one.source) for one in entry.traces):
+        metadata["device_used"] = True
     absolute = bool(parts) and min(part.first_ns for part in parts) > EPOCH_NS
     return {
         "rank": rank,
@@ -285,3 +292,8 @@ def _write_groups(traces: Sequence[Trace], context: ReadContext) -> None:
         if ranks or name not in told
     ]
     insert(context, "process_group", rows)
+
+
+def _used_device(source: Source) -> bool:
+    with source.open() as stream:
+        return _USES_DEVICE.search(stream.read(_LOOKED_AT_BYTES)) is not None

@@ -1,7 +1,5 @@
 """The one error that people see: what happened, where, and what to do about it."""
 
-from __future__ import annotations
-
 import errno
 import signal
 from pathlib import Path

@@ -4,8 +4,6 @@
 the name says otherwise; sizes are bytes.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Any
 

@@ -3,8 +3,6 @@
 Rules word their own findings (``rules/*.yaml``).
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 ``profile(..., on_trace_ready=advisor.trace_handler("traces"))``
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -4,8 +4,6 @@ Skips the first steps, records a few on the chosen ranks, one trace per rank, an
 run on. Options stand before the script; everything after it belongs to the script.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import sys

@@ -1,7 +1,5 @@
 """Small robust estimators: regression that outliers do not move, intervals by resampling."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from functools import lru_cache

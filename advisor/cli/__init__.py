@@ -4,8 +4,6 @@ Each module of this package that does not start with ``_`` is one command; its n
 module's name with ``-`` for ``_``, and it holds ``command``. Heavy imports stay inside functions.
 """
 
-from __future__ import annotations
-
 import os
 
 try:

@@ -1,7 +1,5 @@
 """Standard streams that the shell has closed (``>&-``): what is written to them goes nowhere."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """What `advisor compare` prints: one column per run, traffic beside theory, operators; or JSON."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the shell's tab key offers where the names are ours: rules, tables."""
 
-from __future__ import annotations
-
 import click
 from click.shell_completion import CompletionItem
 

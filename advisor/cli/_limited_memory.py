@@ -4,8 +4,6 @@ Without room the database, NumPy and the loader end the process by a signal, whi
 can answer. The parent holds nothing, lives on and says what happened.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import importlib

@@ -1,7 +1,5 @@
 """Finds the commands, parses the shared options, and turns errors into one line and a status."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import importlib

@@ -5,8 +5,6 @@ may be given several times, a ``Path`` is a path and a ``Literal`` a choice. Wha
 :func:`option` and :func:`argument` goes to click as it is.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

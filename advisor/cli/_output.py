@@ -3,8 +3,6 @@
 None of the command line's inputs is written over, and with --force only what advisor wrote.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Command lines that hold another one: everything after ``--`` is the user's own command."""
 
-from __future__ import annotations
-
 import click
 
 

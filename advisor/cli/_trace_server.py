@@ -1,7 +1,5 @@
 """Hands one trace to Perfetto's page: a server on the loopback address that answers nobody else."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import secrets

@@ -1,7 +1,5 @@
 """``advisor tune --sweep WORKLOAD``: a reference workload and a space as a sweep ready to run."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

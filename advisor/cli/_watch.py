@@ -1,7 +1,5 @@
 """Diagnose what is watched again whenever some of its files have changed and come to rest."""
 
-from __future__ import annotations
-
 import errno
 import glob
 import time

@@ -1,7 +1,5 @@
 """``advisor capture FOLDER``: some steps of a job that runs already and waits to be asked."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``advisor completion``: tab completion for the shell."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import click

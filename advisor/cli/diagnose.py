@@ -1,7 +1,5 @@
 """``advisor diagnose``: traces in, findings out."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """``advisor probe``: what the links of this machine or cluster really give."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`advisor schema`: the tables of a store, with what every column means or what this one holds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Literal

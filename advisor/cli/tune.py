@@ -1,7 +1,5 @@
 """``advisor tune --sweep``: find settings that make this job faster, or say that none does."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

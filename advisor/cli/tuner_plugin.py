@@ -1,7 +1,5 @@
 """advisor tuner-plugin: build the tuner that applies a rule file, or check such a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -4,8 +4,6 @@ A file is written beside its place and renamed. Its writer holds a lock on it, s
 can tell what a writer that was killed has left there, and removes it.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import fcntl

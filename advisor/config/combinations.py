@@ -1,7 +1,5 @@
 """The combinations of a sweep's axes: one value for each, the present one among them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any

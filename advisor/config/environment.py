@@ -1,7 +1,5 @@
 """What of an environment may be kept: an allow-list."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -5,8 +5,6 @@ that a trace carries) and one file per machine. Peaks are dense; unknown hardwar
 guess.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping
@@ -62,7 +60,7 @@ class Device(FileModel):
         return value
 
     @model_validator(mode="after")
-    def _link_has_source(self) -> Device:
+    def _link_has_source(self) -> "Device":
         if (self.link_gbps is None) != (self.link_source is None):
             raise ValueError("link_gbps and link_source belong together")
         return self

@@ -5,8 +5,6 @@ C, and what was kept of it, know no lines of keys but are far quicker: a file is
 first, and with the other parser only when there is something to report.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches

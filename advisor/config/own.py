@@ -4,8 +4,6 @@
 script; everything else is an environment variable.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence

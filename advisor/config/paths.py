@@ -1,7 +1,5 @@
 """Where shipped files are: inside an installed wheel, or beside the package in a checkout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from advisor.errors import AdvisorError

@@ -1,7 +1,5 @@
 """What to write in a script for settings that the hook applied, in the words of its library."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """``advisor.toml``: defaults for the command line, one table per command; flags beat the file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from difflib import get_close_matches

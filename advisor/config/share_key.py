@@ -3,8 +3,6 @@
 Without it a pseudonym could be guessed: the names of hosts are few and follow patterns.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -4,8 +4,6 @@ Checked before any trial: a value of the wrong type is a mistake in the file, no
 the job refuses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path

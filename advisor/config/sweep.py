@@ -5,8 +5,6 @@ An axis is a setting of the workload (``bucket_cap_mb``) or an environment varia
 left out and said so: a knob that the backend ignores is never swept as if it were measured.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches

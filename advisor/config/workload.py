@@ -1,7 +1,5 @@
 """What to train and how to record it: the workload file, validated, with every default in sight."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 
@@ -84,7 +82,7 @@ class Workload(FileModel):
     emulated: Emulated | None = None
 
     @model_validator(mode="after")
-    def _agree(self) -> Workload:
+    def _agree(self) -> "Workload":
         if self.global_batch is not None and "gradient_accumulation" in self.model_fields_set:
             raise ValueError(
                 f"global_batch {self.global_batch} and gradient_accumulation "
@@ -105,11 +103,13 @@ class Workload(FileModel):
         follows = self.global_batch is not None
         return self.model_dump(mode="json", exclude={"gradient_accumulation": follows})
 
-    def without(self, name: str) -> Workload:
+    def without(self, name: str) -> "Workload":
         """A copy in which a setting is as if it had not been given."""
         return Workload.model_validate(self.model_dump(exclude_unset=True, exclude={name}))
 
-    def with_settings(self, settings: dict[str, Any], *, origin: str = "command line") -> Workload:
+    def with_settings(
+        self, settings: dict[str, Any], *, origin: str = "command line"
+    ) -> "Workload":
         """A copy with some settings replaced (dotted names reach inside). Raises AdvisorError."""
         document = self.model_dump(exclude_unset=True)
         for name, value in settings.items():

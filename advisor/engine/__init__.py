@@ -3,8 +3,6 @@
 ``diagnose`` runs the catalogue (``rules/*.yaml`` and a user's own) on every run of a store.
 """
 
-from __future__ import annotations
-
 from advisor.engine.catalogue import load_catalogue, load_rule, recipes, rule_files
 from advisor.engine.diagnose import diagnose
 from advisor.engine.rule import Rule

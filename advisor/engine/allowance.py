@@ -1,7 +1,5 @@
 """What all rules from elsewhere may take together, however many they are."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How often what a rule says was right in the labs; ``benchmarks.reliability --write`` counts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Finds rule files, shipped and the user's own, and reads them with file:line errors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches

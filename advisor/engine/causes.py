@@ -5,8 +5,6 @@ it: why it is lost comes before who holds it up, and that before where it goes. 
 at least as severe, or a grade less with nearly the same recoverable time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 

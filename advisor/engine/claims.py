@@ -5,8 +5,6 @@ of another says which is merged into which, with no rule naming another. What is
 end (settlement.py) comes from the one ledger of the step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Runs every rule on every run of a store and writes the report (and the outcome tables)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs one rule on one run: needs, SQL, noise floor, severity, words; a bad rule is an outcome."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What stands beside a finding: the rule's tables, the row's facts, where in the trace to look."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ item (all combinations), ``repeat`` makes copies, and times follow from the step
 twelve matched calls on two ranks in three steps.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping

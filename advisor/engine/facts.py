@@ -1,7 +1,5 @@
 """Turns the tables of a run into what every rule and the verdict share: times, noise, summary."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from advisor.engine.sandbox import Sandbox

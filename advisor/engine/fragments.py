@@ -10,8 +10,6 @@ which the first that holds is said:
     - {say: Do not wait for the device., code: "torch.cuda.set_sync_debug_mode('warn')"}
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 

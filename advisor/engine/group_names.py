@@ -1,7 +1,5 @@
 """Process groups as users know them: what they are for and their ranks, not torch's numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from advisor.engine.facts import Facts

@@ -1,7 +1,5 @@
 """What to record next time, as commands of the tool that made this recording."""
 
-from __future__ import annotations
-
 from advisor.engine.sandbox import Sandbox
 from advisor.messages import STEPS as SENTENCES
 from advisor.messages import say

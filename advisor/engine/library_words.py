@@ -4,8 +4,6 @@ A user of a Trainer writes no DistributedDataParallel(...): recordings of `advis
 does, and the rules' lines are handed to that library's own call.
 """
 
-from __future__ import annotations
-
 import re
 
 from advisor.config.script_words import how_to_write

@@ -4,8 +4,6 @@ A recording cannot tell a smaller machine from a slow one, so that such findings
 a probability. To measure the machine takes minutes, to write code anew takes days.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from advisor.engine.claims import COVERED, Ledger, covered

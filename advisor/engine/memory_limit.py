@@ -5,8 +5,6 @@ DuckDB counts what its operators hold, and not what one call makes of nothing: a
 What does not fit then is an error of the query.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -42,7 +40,7 @@ class MemoryLimit:
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
 
-    def __enter__(self) -> MemoryLimit:
+    def __enter__(self) -> "MemoryLimit":
         with MemoryLimit._lock:
             MemoryLimit._inside += 1
             if MemoryLimit._inside == 1 and resource is not None:

@@ -1,7 +1,5 @@
 """What a rule lacks, and whether any recording of the job could hold it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a reader must know of the inputs and the steps, as codes with values; words come last."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

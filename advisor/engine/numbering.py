@@ -4,8 +4,6 @@ The number is the finding's place in the whole report, known only when all rules
 spoken. Until then a token with the finding's id stands for it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -6,8 +6,6 @@ and repeated traffic stay what they are; what they would give back is at most th
 nothing. Links and ranks are judged by evidence of their own, not by this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

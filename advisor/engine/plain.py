@@ -4,8 +4,6 @@ Rules from elsewhere are not trusted: three hundred lists of sixty thousand numb
 report of 375 MB.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ short and shallow (the parser takes the square of the brackets behind FROM, 8 s 
 and holds no function of which one call takes the product of two texts' lengths.
 """
 
-from __future__ import annotations
-
 import re
 
 import duckdb

@@ -6,8 +6,6 @@ something is wrong, ``ref_device`` peaks and links of devices. Versions become i
 rank's settings.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from functools import lru_cache

@@ -4,8 +4,6 @@ A rule is data: SQL over the derived tables finds the instances, Jinja texts wor
 examples inside the file are its test. Adding a rule touches one file.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -59,7 +57,7 @@ class Need(_Strict):
     )
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Need:
+    def _one_kind(self) -> "Need":
         kinds = (self.table, self.ranks, self.all_ranks, self.steps, self.timeline)
         if sum(kind is not None for kind in kinds) != 1:
             raise ValueError("give exactly one of table, ranks, all_ranks, steps, timeline")
@@ -246,7 +244,7 @@ class Rule(_Strict):
         """Whether it comes with this program, and not from a folder of somebody's."""
         return self._path is None or self._path.parent == shipped("rules")
 
-    def located(self, path: Path) -> Rule:
+    def located(self, path: Path) -> "Rule":
         """The same rule, named after its file."""
         self._id, self._path = path.stem, path
         return self

@@ -1,7 +1,5 @@
 """The tables and views of one run in a database of their own, each made when a query names it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any

@@ -5,8 +5,6 @@ read-only transaction of an in-memory DuckDB that has no file system, no network
 loading and a locked configuration, and that is interrupted when its processor time is used up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -164,7 +162,7 @@ class Sandbox(RunTables):
         self._limit.close()
         self.con.close()
 
-    def __enter__(self) -> Sandbox:
+    def __enter__(self) -> "Sandbox":
         return self
 
     def __exit__(self, *_: object) -> None:

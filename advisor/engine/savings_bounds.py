@@ -4,8 +4,6 @@ What had to be changed for that is a bug of the rule: its tests refuse it, and t
 for the rule's author. Readers of a finding are not told.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -6,8 +6,6 @@ span (a call on a rank, a gap) what those before left of it, and of each rank's 
 spent in that way. So all claims of a run together are no more than its step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A limit on how long a query may run that a busy machine does not use up."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time
@@ -63,7 +61,7 @@ class TimeLimit:
                     # Again until the block ends: a query that only just begins takes no notice.
                     self._stop()
 
-    def __enter__(self) -> TimeLimit:
+    def __enter__(self) -> "TimeLimit":
         now = self._clocks[0]()
         self.allowed_s = max(0.0, min(self._cpu_s, self.until_s - now))
         self._began = (now, self._clocks[1]())

@@ -1,7 +1,5 @@
 """What a job's settings gave since its earlier recording: said, and not proposed again in vain."""
 
-from __future__ import annotations
-
 from advisor.engine.notes import note
 from advisor.findings import Basis, Finding, Note, Severity
 from advisor.metrics.compare.tried import Tried

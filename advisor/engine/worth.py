@@ -1,7 +1,5 @@
 """What a row of a rule is worth: savings within the step and above the noise, and how bad it is."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

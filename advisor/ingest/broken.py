@@ -1,7 +1,5 @@
 """Which files a reader fails on where it should not: they cost themselves, not their folder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError

@@ -1,7 +1,5 @@
 """The class of an event, by its category and name: event_classes.yaml, so that classes are data."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import cache, cached_property, lru_cache

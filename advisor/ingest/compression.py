@@ -5,8 +5,6 @@ jobs, and can be bombs. A stream here yields every byte that can be recovered, s
 what was wrong with the container, and refuses with an :class:`AdvisorError` to inflate without end.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

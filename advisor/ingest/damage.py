@@ -1,7 +1,5 @@
 """What is damaged in a compressed file, and how that is told."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

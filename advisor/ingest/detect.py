@@ -3,8 +3,6 @@
 Adding a format means adding one module there; nothing here names any.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator, Sequence

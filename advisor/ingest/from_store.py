@@ -1,7 +1,5 @@
 """A store instead of traces: what was read into it is taken over, to be derived again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from advisor.errors import AdvisorError

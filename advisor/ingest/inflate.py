@@ -5,8 +5,6 @@ damage is replayed byte by byte. Then the next member (or frame) is looked for: 
 only if it can be decompressed from there.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass

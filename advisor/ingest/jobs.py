@@ -5,8 +5,6 @@ other times) or several jobs. Merging jobs would compare ranks that never met, s
 apart by folder, by process or by world size, and read each by itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -5,8 +5,6 @@ what a trace left open, and only where both are of a job of the same size: a log
 not name hosts here. A run without traces gets its ranks from the log or the dumps.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -5,8 +5,6 @@ device, an operator if there is no device and it is the work itself. So everythi
 ``event`` is written again without the rest, and the counts of what was kept with it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files that `advisor profile` and sweeps write beside their traces: no file that went unread."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from pathlib import PurePath, PurePosixPath
 

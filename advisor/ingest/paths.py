@@ -1,7 +1,5 @@
 """Expands what people pass (files, folders, patterns) into a list of files, each once."""
 
-from __future__ import annotations
-
 import errno
 import glob
 import os

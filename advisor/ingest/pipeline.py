@@ -1,7 +1,5 @@
 """Paths in, base tables out: every file goes to the reader that knows its content."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import replace

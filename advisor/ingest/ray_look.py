@@ -1,7 +1,5 @@
 """A first look at some files: format and rank of each. Nothing here needs Ray."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace

@@ -6,8 +6,6 @@ worker or machine dies is run again; a batch that keeps killing its workers is s
 the file that does it is given up. See docs/scale.md.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ together, and so do the formats whose reader wants to see all files of the run. 
 Ray.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

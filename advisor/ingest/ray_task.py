@@ -5,8 +5,6 @@ appear at once when all are written, and the name of its batch follows from its 
 alone. The second run then replaces what the first one wrote. Nothing here needs Ray.
 """
 
-from __future__ import annotations
-
 import hashlib
 import resource
 from collections.abc import Iterator, Sequence

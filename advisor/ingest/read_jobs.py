@@ -1,7 +1,5 @@
 """Reads the recordings of several jobs into one store, and says of every file what became of it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What runs are called where nobody names them: by their files and folders."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

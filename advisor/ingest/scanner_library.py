@@ -3,8 +3,6 @@
 Beside the readers, not among them: ``advisor --version`` says whether it is there and imports none.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

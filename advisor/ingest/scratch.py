@@ -3,8 +3,6 @@
 The name holds its process; what a process that was killed left there goes with the next folder.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A reader is a module (or package) ``advisor/ingest/readers/<name>.py`` with ``FO
 ``PRIORITY``, ``detect(source)`` and ``read(sources, context)``; see :class:`Reader`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +49,7 @@ class Source:
     named: bool = True
 
     @classmethod
-    def of(cls, path: Path, source_id: int, limits: Limits = DEFAULT_LIMITS) -> Source:
+    def of(cls, path: Path, source_id: int, limits: Limits = DEFAULT_LIMITS) -> "Source":
         """Look at a file. Raises :class:`AdvisorError` when it is missing or cannot be read."""
         try:
             size = path.stat().st_size

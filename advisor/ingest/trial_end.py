@@ -1,7 +1,5 @@
 """How a sweep's trial ended that recorded nothing, from the note that the sweep left beside it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Why a file is nothing that is read, as far as its content tells, and what to do about it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A Lightning callback that records some training steps: ``Trainer(callbacks=[Recorder()])``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ Weights & Biases and MLflow are found by their active run; TensorBoard's writer 
 for torch knows none by itself. A tracker that the job has not imported is not imported for this.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -30,8 +30,6 @@ write.py and the rooms make the tables. A room imports only those below it (pypr
 | overlap_slowdown | host/overlap | kernels beside communication and alone |
 """
 
-from __future__ import annotations
-
 from advisor.metrics.derive import derive
 
 __all__ = ["derive"]

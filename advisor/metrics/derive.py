@@ -1,7 +1,5 @@
 """Rebuild all derived tables of a store, run by run."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Read one run's events into what the derived tables are made from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

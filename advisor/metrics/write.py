@@ -1,7 +1,5 @@
 """Rows of the tables that hold ranks' time and calls: activity, step, breakdowns, collective."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

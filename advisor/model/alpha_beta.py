@@ -6,8 +6,6 @@ algorithm and the number of ranks (Thakur, Rabenseifner, Gropp, "Optimization of
 Communication Operations in MPICH", 2005; Hockney 1994 for the model).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

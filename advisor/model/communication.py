@@ -3,8 +3,6 @@
 The table holds names of kernels with where each was seen; nothing here knows a library.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache, lru_cache
 from pathlib import Path

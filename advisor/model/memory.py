@@ -7,8 +7,6 @@ Sources: [ZeRO] Rajbhandari et al. 2020, arXiv:1910.02054 (bytes per parameter, 
 sequence parallelism).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

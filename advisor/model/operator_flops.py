@@ -4,8 +4,6 @@ A multiply and an add are two FLOPs. What is counted is what ran: recomputed act
 again, and a causal mask saves nothing (whether a kernel skips the masked half is not recorded).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from math import prod

@@ -6,8 +6,6 @@ All figures are modelled: they rank layouts and name what limits them, and the f
 the real job replaces them.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 

@@ -8,8 +8,6 @@ fastest of each other kind (data, tensor, pipeline, expert) that is not much slo
 of those within 3 % of each other the simpler first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from math import log
 

@@ -4,8 +4,6 @@ Where the table has no NCCL graphs (AMD) link bandwidths and a flat latency stan
 plan says so.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import ceil
 

@@ -1,7 +1,5 @@
 """Communication of one layout per step, and what of it no compute hides; all modelled."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil
 

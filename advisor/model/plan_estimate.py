@@ -7,8 +7,6 @@ slows it; tensor-parallel communication does where it is asked to (``overlap_ten
 expert-parallel hides under nothing. Of uneven pipeline stages the largest counts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from advisor.model.memory import (

@@ -1,7 +1,5 @@
 """A layout: a strategy, its degrees, and the settings that go with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
@@ -49,7 +47,7 @@ class Settings:
         """Whether whole layers are computed again."""
         return self.recompute == "full"
 
-    def spared(self, only: Recompute | None = None) -> Iterator[Settings]:
+    def spared(self, only: Recompute | None = None) -> "Iterator[Settings]":
         """The same with less and less kept for backward, this first; or as `only` says."""
         if only is not None:
             yield replace(self, recompute=only)

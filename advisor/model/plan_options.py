@@ -1,7 +1,5 @@
 """Single changes to a recommended layout: what each does to memory, traffic and time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Why a layout is or is not the one to take, in sentences with the numbers behind them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

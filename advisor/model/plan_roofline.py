@@ -4,8 +4,6 @@ CCR = FLOPs per step / bytes per step; ridge = peak FLOP/s / bandwidth. Below th
 is what limits. Thresholds as fractions of the ridge: 0.2, 0.8, 1.2.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 Regime = Literal["severely communication-bound", "communication-bound", "balanced", "compute-bound"]

@@ -6,8 +6,6 @@ slow (matrices grow with the square of the width, those bytes with the width), t
 makes long sequences slow.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from advisor.config.hardware import Device

@@ -6,8 +6,6 @@ Sources: Rajbhandari et al. 2020 (ZeRO, section 7); Zhao et al. 2023 (FSDP, arXi
 Narayanan et al. 2021 (arXiv:2104.04473) for tensor and pipeline parallelism.
 """
 
-from __future__ import annotations
-
 from advisor.vocabulary.bandwidth import bus_factor
 
 

@@ -1,7 +1,5 @@
 """Which layouts are tried: every degree and schedule worth an estimate, or the user's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil

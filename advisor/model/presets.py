@@ -1,7 +1,5 @@
 """Shapes of published models by name (models.yaml), and of files that describe one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """Sizes as people write them: 64M, 1.5GiB, 4096."""
 
-from __future__ import annotations
-
 import re
 
 from advisor.errors import AdvisorError

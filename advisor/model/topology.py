@@ -6,8 +6,6 @@ Field names follow NCCL's log line ``Pattern 4, crossNic 0, nChannels 12, bw 30.
 type NVL/PIX, sameChannels 1``.
 """
 
-from __future__ import annotations
-
 import re
 from enum import IntEnum
 from pathlib import Path
@@ -172,7 +170,7 @@ class Topology(FileModel, frozen=False):
     _defaults = model_validator(mode="before")(_without_nulls)
 
     @model_validator(mode="after")
-    def _merge_graphs(self) -> Topology:
+    def _merge_graphs(self) -> "Topology":
         for kind in ("ring", "tree", "nvls", "collnet"):
             grouped = getattr(self.graphs, kind, None)
             if grouped is not None:

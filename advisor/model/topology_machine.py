@@ -7,8 +7,6 @@ groups that do the same at the same time. NVSwitch gives every pair full speed, 
 nothing is shared out.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from advisor.config.hardware import GraphSet, Machine, device_of

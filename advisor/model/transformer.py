@@ -8,8 +8,6 @@ Sources: [PALM] Chowdhery et al. 2022, arXiv:2204.02311, appendix B (6N + 12LHQT
 et al. 2021, arXiv:2104.04473 (FLOPs of a GPT iteration).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

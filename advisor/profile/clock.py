@@ -1,7 +1,5 @@
 """Durations between step boundaries, on whichever device computes."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

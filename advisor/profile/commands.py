@@ -1,7 +1,5 @@
 """The lines that start the same job without this tool's launcher: torchrun, and Slurm."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

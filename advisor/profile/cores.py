@@ -4,8 +4,6 @@ A thread that is ready and gets no core waits for its own job's threads or for o
 kernel counts both kinds of time (proc(5): /proc/stat by core, /proc/PID/stat by process).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -4,8 +4,6 @@ Micro-batch ``index`` counts over the whole global batch, so that two strategies
 global batch differently still train on the same data (which is how their losses are compared).
 """
 
-from __future__ import annotations
-
 import torch
 
 

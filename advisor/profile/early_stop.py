@@ -5,8 +5,6 @@ group's store; rank 0 compares the slowest rank's with the limit and writes the 
 read. So all ranks stop at the same step, and no collective is added to the job that is measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

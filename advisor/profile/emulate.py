@@ -7,8 +7,6 @@ interpreter lock, so that communication threads run meanwhile; the profiler reco
 operator like any other, in forward and in backward.
 """
 
-from __future__ import annotations
-
 import ctypes
 import time
 from collections.abc import Sequence

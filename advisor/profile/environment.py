@@ -1,7 +1,5 @@
 """What of the environment goes into a recording: an allow-list, never the whole environment."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Mapping

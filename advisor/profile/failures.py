@@ -4,8 +4,6 @@ A rank that raised left its exception with the elastic agent; one that was ended
 only its log. The others fail because they lost it, so the cause is the first that is no echo.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 from pathlib import Path

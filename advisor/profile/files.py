@@ -1,7 +1,5 @@
 """Where a recording's files are inside its folder; they are written whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -4,8 +4,6 @@ A workload file may set them for several strategies, of which each takes its own
 given on the command line is refused, and only where none of the strategies takes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from advisor.config.workload import Workload

@@ -1,7 +1,5 @@
 """Faults for trying the tool out: ``sleep:rank=1,ms=30`` really sleeps in one rank, every step."""
 
-from __future__ import annotations
-
 import math
 import os
 import time
@@ -34,7 +32,7 @@ class Fault:
     from_step: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Fault:
+    def parse(cls, text: str) -> "Fault":
         """Read ``kind:name=value,...``. Raises AdvisorError."""
         kind, _, rest = text.partition(":")
         if kind not in KINDS:

@@ -6,8 +6,6 @@ for its stacks (SIGUSR1, into its log), then to stop (SIGTERM, so that it writes
 then killed, which makes the agent end the others.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging
@@ -172,7 +170,7 @@ class _Watch(threading.Thread):
         self.hung: list[Position] = []
         self.last: list[Position] = []
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> "_Watch":
         self.start()
         return self
 

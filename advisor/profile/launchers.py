@@ -1,7 +1,5 @@
 """How launchers are asked to hand on the hook's variables, and which ranks did not get them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Steps are timed outside the profiled window as well, so that the profiler's own cost is known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field

@@ -10,8 +10,6 @@ NCCL's side, so the range itself is short; see ``strategies/ddp.py`` for why it 
 FSDP2 names its own ranges, ``FSDP::all_gather (layers.3)`` and the like.
 """
 
-from __future__ import annotations
-
 from advisor.vocabulary.operations import PICKLES, UNPICKLES
 
 NVTX_DOMAIN = "advisor"

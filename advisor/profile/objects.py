@@ -1,7 +1,5 @@
 """Ranges around the pickling that collectives of Python objects do, which no operator shows."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

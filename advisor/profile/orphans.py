@@ -1,7 +1,5 @@
 """A rank ends with the process that started it, also where that one was killed (SIGKILL)."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

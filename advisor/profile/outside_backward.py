@@ -4,8 +4,6 @@ An optimizer may step in a gradient's hook. Autograd keeps the profiler's state 
 that is started or stopped inside of it ends the process at its next call.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ says how far they are. A command whose ranks have their results is asked to stop
 process group), then made to (SIGKILL); so is that of a command that a signal ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -5,8 +5,6 @@ anyone: so one process builds the largest preset and cuts it as a rank of a larg
 each rank then holds gives memory and traffic by the formulas that recordings are compared with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ hosts than that, three rounds of disjoint pairs give each three partners as send
 receiver: what it takes to tell a slow sender, receiver and link apart. Rank 0 writes the result.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import platform

@@ -5,8 +5,6 @@ call, so that it costs nothing in a step. A rank that stops while the others wai
 with the least progress.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct

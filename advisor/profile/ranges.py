@@ -1,7 +1,5 @@
 """Named ranges: one call opens an NVTX range and a profiler annotation of the same name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ The steps are counted by torch's public hook on every optimizer's step. Before t
 step costs one increment, and so does one after it.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import platform
@@ -82,7 +80,7 @@ class StepRecorder:
         self.ends_ns: deque[int] = deque(maxlen=names.LAST_STEPS + 1)
 
     @classmethod
-    def at_once(cls, asked: Order, folder: Path, steps: int) -> StepRecorder:
+    def at_once(cls, asked: Order, folder: Path, steps: int) -> "StepRecorder":
         """One that begins with the next step, and records what an order asks for."""
         return cls(
             folder, steps=steps, skip=0, ranks=asked.ranks, record_shapes=asked.record_shapes,
@@ -166,7 +164,7 @@ class StepRecorder:
                 self._on_done(self.trace)
         self._finished = True
 
-    def __enter__(self) -> StepRecorder:
+    def __enter__(self) -> "StepRecorder":
         return self
 
     def __exit__(

@@ -5,8 +5,6 @@ what its reader cannot know otherwise. It is written to a temporary name and ren
 reader never sees half a file; what was recorded before an exception is exported as well.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 import json
@@ -87,7 +85,7 @@ class Recording:
             with_stack=record_stacks,
         )
 
-    def __enter__(self) -> Recording:
+    def __enter__(self) -> "Recording":
         self._marks.enter_context(pickling_marked())
         self._marks.enter_context(_collections_marked())
         self._profiler.__enter__()

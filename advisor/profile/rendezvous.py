@@ -5,8 +5,6 @@ came earlier and wrote there would look like an earlier recording, so it writes 
 answers; torch itself would instead retry, and end with a stack of C++ frames.
 """
 
-from __future__ import annotations
-
 import socket
 import time
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ parameters that each rank holds once the model has been cut (but before data par
 them) go into the recording's metadata.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

@@ -3,8 +3,6 @@
 torch keeps the history while the job runs, which costs some host time in every step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """profile.json: what was run and how fast, from the results that the ranks wrote."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from statistics import median

@@ -5,8 +5,6 @@ LOCAL_RANK, MASTER_ADDR, MASTER_PORT), trains, writes rankN.json.gz and logs/ran
 rank 0 sums up in profile.json.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import faulthandler

@@ -1,7 +1,5 @@
 """The fitted cost of each operation that a benchmark measured, as a table for the terminal."""
 
-from __future__ import annotations
-
 from advisor.findings import Table
 from advisor.messages import on_page
 from advisor.report import numbers

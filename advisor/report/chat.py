@@ -4,8 +4,6 @@ Plain text, a line each, so that Slack, Teams and mail show it alike; what is to
 below its line between fences, as it was written: a command behind a comment would not run.
 """
 
-from __future__ import annotations
-
 from advisor.findings import FindingsReport
 from advisor.report import summary
 from advisor.report.clean import one_line, printable

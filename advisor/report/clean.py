@@ -1,7 +1,5 @@
 """Names in a trace are data: nothing in them may steer a terminal, a log or an XML parser."""
 
-from __future__ import annotations
-
 import re
 
 # C0 and C1 controls (ESC starts terminal sequences), bidi overrides, lone surrogates and the two

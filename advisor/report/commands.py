@@ -1,7 +1,5 @@
 """What in a step of advice is to be pasted: our own commands, settings, calls, code."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What runs beside each other come to, in words: a headline, why, and the rows that matter."""
 
-from __future__ import annotations
-
 from statistics import mean, median
 from typing import Any
 

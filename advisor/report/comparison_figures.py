@@ -3,8 +3,6 @@
 A row stands where at least one of the runs recorded it; an indented title belongs to the one above.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple

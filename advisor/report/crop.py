@@ -1,7 +1,5 @@
 """The stretch of timeline that shows a finding, folded in SQL until it is few enough to draw."""
 
-from __future__ import annotations
-
 from advisor.findings import Finding, Window
 from advisor.messages import on_page
 from advisor.report import numbers

@@ -1,7 +1,5 @@
 """Tables of numbers: of each column its head, and beside it how its cells are written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +19,7 @@ class DataTable:
     @classmethod
     def of(
         cls, rows: Iterable[Any], columns: Mapping[str, Callable[[Any], Any]], note: str = ""
-    ) -> DataTable:
+    ) -> "DataTable":
         """A row for each of ``rows``; ``columns`` by their heads say what stands in its cells."""
         cells = [[cell(row) for cell in columns.values()] for row in rows]
         return cls([*columns], cells, note)

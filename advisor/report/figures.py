@@ -1,7 +1,5 @@
 """What sections say of their pictures: data only. :mod:`advisor.report.charts` draws them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """findings.json: the report itself, as other programs read it."""
 
-from __future__ import annotations
-
 from advisor.findings import FindingsReport
 from advisor.report.options import Options
 from advisor.store.store import Store

@@ -1,7 +1,5 @@
 """The first screen: what is wrong, where the step goes, and what of it could go."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ Format and escaping:
 https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 """
 
-from __future__ import annotations
-
 from advisor.findings import FindingsReport, OutcomeKind, Severity
 from advisor.report import summary
 from advisor.report.clean import one_line, printable

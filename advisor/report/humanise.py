@@ -4,8 +4,6 @@ Rules write columns as the store names them (`exposed_ns`, `largest_bytes`, `bus
 reader gets 'exposed, ms', sizes with their unit, and 'busbw, GB/s'.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

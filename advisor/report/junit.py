@@ -1,7 +1,5 @@
 """JUnit XML: one test case per rule and run, so that a CI system shows findings as failures."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from xml.etree import ElementTree as ET
 

@@ -1,7 +1,5 @@
 """What was not recorded: which rules it keeps from looking, and how to record it."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from advisor.findings import FindingsReport, OutcomeKind

@@ -1,7 +1,5 @@
 """Markdown for pull requests and chat: the verdict, the table, then each finding folded up."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The report where a notebook shows a run: verdict, what to do first, and a row per finding."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 

@@ -3,8 +3,6 @@
 Bandwidths are decimal GB/s, and MiB is only for settings that mean MiB.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

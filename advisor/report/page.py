@@ -1,7 +1,5 @@
 """The HTML report: one file that asks for nothing, which a strict content policy enforces."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What was read, as a command may be given it again: to be pasted."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from pathlib import PurePath

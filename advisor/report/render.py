@@ -1,7 +1,5 @@
 """Chooses the format. A format is a function of findings, store and options to a string."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """Every replayed change of a run as all views name it: one name, one gain, one interval."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -77,7 +75,7 @@ class Replayed:
         own = next((item for item in findings if sets(item, self.name)), None)
         return own or next((item for item in findings if _rests_on(item, self.gain_ns)), None)
 
-    def as_found(self, findings: Sequence[Finding]) -> Replayed:
+    def as_found(self, findings: Sequence[Finding]) -> "Replayed":
         """With the gain of the finding behind it: a cause has one, and no other value of a setting
         gives more than the one that a finding advises.
         """

@@ -1,7 +1,5 @@
 """Sentences and counts that several formats share, so that they cannot disagree."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

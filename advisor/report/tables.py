@@ -1,7 +1,5 @@
 """Reads the store for the report: aggregates only, so that a large trace stays quick to draw."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

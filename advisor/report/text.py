@@ -3,8 +3,6 @@
 Works at 80 columns, without colour and in CI logs: words carry the severity, colour repeats it.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A table of evidence on a terminal: columns that do not fit go below, nothing is cut."""
 
-from __future__ import annotations
-
 import itertools
 import textwrap
 from collections.abc import Iterator, Sequence

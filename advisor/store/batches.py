@@ -6,8 +6,6 @@ appear, or replace what earlier batches held of them. What no batch names is lef
 that died (or is still at work), and is not read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

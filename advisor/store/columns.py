@@ -4,8 +4,6 @@ NULL in an integer column would turn it into float64 in pandas, and a nanosecond
 does not fit a float64; so columns travel as masked numpy arrays, and back with :data:`MISSING`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

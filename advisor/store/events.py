@@ -5,8 +5,6 @@ thousands of ranks took minutes. So a query reads ranks in batches of so many ev
 is handed out rank by rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter

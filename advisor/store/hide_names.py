@@ -4,8 +4,6 @@ All text that came from an input is rewritten, after everything was derived and 
 read it, so that no format can forget one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator

@@ -8,8 +8,6 @@ holds a lock on (the database locks its file as long as it is open) is of nobody
 a store of another name goes too, but only where it is surely ours and its writer long dead.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import glob

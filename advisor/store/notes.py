@@ -1,8 +1,6 @@
 """Codes in ``source.codes``: what later stages act on of a note, whose words are for people; and
 what several ranks lost together."""
 
-from __future__ import annotations
-
 READ_APART = "read-apart"
 """The run was told apart from others in reading: they are of different jobs."""
 OTHER_FORMAT = "other-format"

@@ -1,7 +1,5 @@
 """Every DuckDB connection of this tool: opened in one place, without what DuckDB gets wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ half a rank, and ranks can be added by another process or on another day. Openin
 gives the same tables and views as a DuckDB file: events stay on disk, small tables are loaded.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

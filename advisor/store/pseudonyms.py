@@ -4,8 +4,6 @@ A pseudonym is a keyed hash of the name: the same name has the same one in every
 user, and nobody without the key can try names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import ipaddress

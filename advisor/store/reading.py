@@ -1,7 +1,5 @@
 """Queries of somebody who works with a run: they read its tables and leave them as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

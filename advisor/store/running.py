@@ -4,8 +4,6 @@ Python hands a signal to the main thread once that is back from the database, an
 many gigabytes does not come back by itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import weakref
 from typing import Any

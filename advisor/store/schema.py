@@ -1,7 +1,5 @@
 """Reads schema.sql as documentation: tables, columns and the comments that explain them."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """One DuckDB database that holds runs: created whole, written atomically, opened read-only."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex
@@ -57,7 +55,7 @@ class Store:
         return self._con
 
     @classmethod
-    def create(cls, path: Path | None = None, *, force: bool = False) -> Store:
+    def create(cls, path: Path | None = None, *, force: bool = False) -> "Store":
         """An empty store. With ``path`` it appears there only on :meth:`save`.
 
         Raises AdvisorError when a file is there (with ``force`` only when it is no store of this
@@ -92,7 +90,7 @@ class Store:
         return store
 
     @classmethod
-    def open(cls, path: Path, *, read_only: bool = True) -> Store:
+    def open(cls, path: Path, *, read_only: bool = True) -> "Store":
         """Open an existing store; a clear error for another schema version or a foreign file."""
         if not path.exists():
             raise AdvisorError("no such store", where=str(path), hint="make one: advisor ingest")
@@ -116,7 +114,7 @@ class Store:
         return cls(con, path=path)
 
     @classmethod
-    def _open_folder(cls, path: Path) -> Store:
+    def _open_folder(cls, path: Path) -> "Store":
         """A Parquet store: its tables in memory, its events as a view of the files."""
         if not is_parquet_store(path):
             raise AdvisorError(
@@ -220,7 +218,7 @@ class Store:
             self._unsaved()
         self._temporary = None
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> "Store":
         return self
 
     def __exit__(self, *_: object) -> None:

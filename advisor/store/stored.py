@@ -4,8 +4,6 @@ Such a file can hold views and computed columns, which read files and open conne
 asks its tables. It is opened without access to either, and refused where it holds any.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Where a store is written: what may be replaced there, and what to tell when writing fails."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

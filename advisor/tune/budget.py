@@ -1,7 +1,5 @@
 """How many trials a sweep is made of: baselines, one try of each combination, the confirmation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from advisor.errors import AdvisorError

@@ -1,7 +1,5 @@
 """Settings out of shell scripts, env files, nccl.conf and others, without running anything."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import stat

@@ -3,8 +3,6 @@
 Each is told by how the line looks, since one file often holds several (a script in a YAML).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -3,8 +3,6 @@
 A configuration is recommended only when fresh interleaved pairs confirm it above the resolution.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field

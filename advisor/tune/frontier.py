@@ -3,8 +3,6 @@
 Steps are freed of drift: a trial's ratio to the baselines around it times the baselines' median.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import dataclass

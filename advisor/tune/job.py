@@ -1,7 +1,5 @@
 """What a sweep needs of the job that it tunes: a reference workload, or somebody's own command."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

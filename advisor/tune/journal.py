@@ -4,8 +4,6 @@ The first line holds what the sweep is (workload, axes, version); ``--resume`` r
 of another sweep instead of mixing them.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

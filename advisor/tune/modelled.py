@@ -4,8 +4,6 @@ The model is the one NCCL chooses by, so that no setting can beat its default he
 shows is what a setting would lose or break on the named machine. Always labelled ``modelled``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -80,7 +78,7 @@ class NcclModel:
         version: NcclVersion,
         axes: Iterable[Axis],
         calibration: Calibration | None = None,
-    ) -> NcclModel:
+    ) -> "NcclModel":
         """Everything checked, so that no mistake shows after the trials only. Raises AdvisorError:
         unknown machine, one without graphs, a release whose model is not known, a value that it
         refuses.

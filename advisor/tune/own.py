@@ -4,8 +4,6 @@ The recommendation says what to write in the script; until then ``run.sh`` start
 the hook, which applies it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

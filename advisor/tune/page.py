@@ -1,7 +1,5 @@
 """The sweep as a store and a report: the baseline's trace, every trial, the recommendation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from advisor import engine

@@ -5,8 +5,6 @@ accumulated gradients) and some are one job under two names (``tp: 2`` and ``tp`
 ranks, prefetching with a single unit). Environment variables multiply them and are never listed.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
@@ -47,7 +45,9 @@ class Points:
     same: int = 0
 
     @classmethod
-    def of(cls, axes: Sequence[Axis], start: Configuration, identity: Identity = key_of) -> Points:
+    def of(
+        cls, axes: Sequence[Axis], start: Configuration, identity: Identity = key_of
+    ) -> "Points":
         """All combinations of ``axes`` whose ``identity`` is new; None refuses one."""
         of_job = [axis for axis in axes if not axis.setting.startswith(ENVIRONMENT_PREFIX)]
         present = {axis.setting: start[axis.setting] for axis in of_job}
@@ -84,7 +84,7 @@ class Points:
         """A combination in the order of the axes; variables not named stay as they are."""
         return {name: {**self.start, **job, **(variables or {})}[name] for name in self.start}
 
-    def without(self, settings: Collection[str]) -> Points:
+    def without(self, settings: Collection[str]) -> "Points":
         """The same points told by fewer settings, none of which varies."""
         return replace(
             self,

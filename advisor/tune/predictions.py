@@ -5,8 +5,6 @@ prefetch, are replayed; settings that a replay covers are predicted in combinati
 gains do not add up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From a workload and a space to a sweep that is ready to run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

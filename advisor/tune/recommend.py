@@ -3,8 +3,6 @@
 Only a configuration that won in fresh interleaved pairs is called ``measured`` and recommended.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import statistics

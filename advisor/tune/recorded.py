@@ -1,7 +1,5 @@
 """What a trial or the survey recorded, in a store."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from advisor.ingest import ingest

@@ -1,7 +1,5 @@
 """A reference workload as the job of a sweep: launched by us, its settings in its file."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """A sitting of a sweep: trial after trial, each in the journal before the next one begins."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from advisor.tune.job import Limits

@@ -5,8 +5,6 @@ advises, what the models of the traced baseline rank best, then one change at a 
 so far, then a tree-structured Parzen estimator (Optuna) over the rest. Nothing is tried twice.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

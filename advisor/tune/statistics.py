@@ -4,8 +4,6 @@ A trial is compared with the baseline trials run just before and after it, so th
 drifts moves both. Ratios below are trial / baseline: 0.95 means 5 % faster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Ridge regression on one-hot settings and their pairs, in logs of cost, judged by
 left out. With fewer trials than it takes to judge it, there is no surrogate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ their present values, its breakdown says which of them act on anything. Its time
 comparison.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -3,8 +3,6 @@
 What to do next is a function of the results so far, so that ``--resume`` simply goes on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -4,8 +4,6 @@ The variables leave NCCL a set of algorithms and protocols per function, of whic
 cheapest by its own figures. A rule holds the same set, so that the plugin takes what NCCL took.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a sweep comes to, and the words that all its results share."""
 
-from __future__ import annotations
-
 from collections import Counter
 from math import ceil
 from pathlib import Path

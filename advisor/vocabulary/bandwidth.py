@@ -4,8 +4,6 @@ As nccl-tests prints them (doc/PERFORMANCE.md and src/*.cu of NVIDIA/nccl-tests)
 message size over the time, busbw what each link carries of it.
 """
 
-from __future__ import annotations
-
 _RING_PASSES = {"all_reduce": 2.0}
 _RING_PASSES |= dict.fromkeys(
     ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1.0

@@ -5,8 +5,6 @@ here loops are not nested, numbers and texts stay short, what may grow is not th
 of a rule share seconds (:func:`limited`).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

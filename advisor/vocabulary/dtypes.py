@@ -1,7 +1,5 @@
 """Element types: torch's name, the bytes of one element, and what data sheets call it."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

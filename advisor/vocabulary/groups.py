@@ -5,8 +5,6 @@ Names of groups are numbers that torch counts up. Descriptions say the kind: Dev
 ``TENSOR_MODEL_PARALLEL_GROUP`` (NVIDIA/Megatron-LM megatron/core/parallel_state.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ A count that no machine can have is damage of its field: the field is then unkno
 that is left of it.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 Sizes are those of nccl-tests (doc/PERFORMANCE.md of NVIDIA/nccl-tests).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from functools import lru_cache

@@ -3,8 +3,6 @@
 The work announces, and without a listener nothing happens: no function takes a parameter for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """What to put in the place of a capital in code to type: said by a comment behind its line."""
 
-from __future__ import annotations
-
 import re
 
 PLACEHOLDERS = {

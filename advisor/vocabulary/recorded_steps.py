@@ -1,7 +1,5 @@
 """How many steps a recording has unless somebody says otherwise, and what is printed at its end."""
 
-from __future__ import annotations
-
 STEPS = 12
 """A small model reduces its gradients in one call per step: over 5 steps a rank that holds the
 others up in every one of them is no more than a chance of 1 in 16 for two ranks, over 12 one of

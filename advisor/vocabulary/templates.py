@@ -4,8 +4,6 @@ Rows hold names from traces, which are data: templates come from rule files only
 inserted as text, and a template that names an unknown value is an error, not a blank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any

@@ -3,8 +3,6 @@
 Times are ms below 10 s (µs below 0.1 ms), sizes decimal, and the unit stands beside the number.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 """Fill the table ``whatif`` that rules use: other bucket caps, the step without a late rank, with a
 slow link as fast as its peers, and without needless calls."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Replays of what rules on needless calls advise: leave calls out, send fewer of them, or less."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial

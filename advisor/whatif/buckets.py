@@ -7,8 +7,6 @@ overshoots; with the default setting the first limit is 1 MiB, and with an expli
 ``bucket_cap_mb`` every limit is that cap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 MIB = 1024 * 1024

@@ -4,8 +4,6 @@ The recording says what its own calls take; where it does not part latency from 
 such size, the calibrated model says how the time grows, and the recording how long it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -72,7 +70,7 @@ class Calibrated:
     _curves: dict[tuple[str, int], CalibratedCurve | None] = field(default_factory=dict)
 
     @classmethod
-    def of_run(cls, con: Any, run: str, calibration: Calibration) -> Calibrated:
+    def of_run(cls, con: Any, run: str, calibration: Calibration) -> "Calibrated":
         """For a run of the machine that was measured.
 
         Raises AdvisorError where it is another: other devices, gloo, an unknown machine.

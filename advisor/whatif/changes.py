@@ -1,7 +1,5 @@
 """Changes to a program: other buckets, another network, a rank that is no longer late."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

@@ -10,8 +10,6 @@ trace does not tell latency from bandwidth (calls of one size, or nearly), a pri
 (latency_prior.py), or a calibration of the machine: its curve then goes through the traced calls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -74,14 +72,14 @@ class ServiceModel(NamedTuple):
     excess_by_call: bool = False
     least_b_ns_per_byte: float = 0.0
 
-    def by_call(self) -> ServiceModel:
+    def by_call(self) -> "ServiceModel":
         """The reading in which each call pays again what no byte of it surely takes."""
         bytes_ns = self.least_b_ns_per_byte * self.typical_bytes
         typical = self.a_ns + self.b_ns_per_byte * self.typical_bytes
         model = self if self.is_known else self.with_latency(max(self.a_ns, typical - bytes_ns))
         return model._replace(excess_by_call=True)
 
-    def with_latency(self, a_ns: float) -> ServiceModel:
+    def with_latency(self, a_ns: float) -> "ServiceModel":
         """The same calls explained by another latency (kept between 0 and the typical call)."""
         typical = self.a_ns + self.b_ns_per_byte * self.typical_bytes
         a = min(max(a_ns, 0.0), typical)

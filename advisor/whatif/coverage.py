@@ -1,7 +1,5 @@
 """Whether traces tell waiting from transfer: only where all ranks of the calls were read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError

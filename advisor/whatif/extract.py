@@ -4,8 +4,6 @@ Per rank and step the device's timeline is walked once (walk.py). A call is issu
 enqueued it (gloo) or when its kernel could start (NCCL: its stream's turn).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

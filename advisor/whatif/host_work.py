@@ -8,8 +8,6 @@ of FSDP1, belong to the unit. Of a device only the gaps between two calls show w
 for the second.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence

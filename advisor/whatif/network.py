@@ -5,8 +5,6 @@ ranks share (gloo over loopback), a copy, a peer that was descheduled. Bytes tak
 cost of like calls says; whatever a call took beyond that is not the link's and stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -93,7 +91,7 @@ class _Kinds:
     channels: Mapping[tuple[str, int, str], float]
     added: Latency
 
-    def at(self, sigmas: float) -> _Kinds:
+    def at(self, sigmas: float) -> "_Kinds":
         """The same with every latency moved by so many of its sigmas."""
         moved = {
             kind: model.with_latency(model.a_ns + sigmas * model.a_sigma_ns)

@@ -4,8 +4,6 @@ prediction = measured step + (replay of the changed step - replay of the unchang
 what the replay does not explain cancels. Nothing is fitted on the run that is predicted.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ A step is turned into one list of items per rank and a table of calls shared by 
 "what if". Times are nanoseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -124,7 +122,7 @@ class Program:
 
     def with_items(
         self, items: dict[int, list[Item]], calls: dict[int, Call] | None = None
-    ) -> Program:
+    ) -> "Program":
         """The same step with other items (and calls)."""
         return replace(self, items=items, calls=self.calls if calls is None else calls)
 

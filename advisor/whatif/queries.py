@@ -1,7 +1,5 @@
 """What the replay needs of the ranks' steps, read from the tables of a traced run."""
 
-from __future__ import annotations
-
 import json
 import math
 from bisect import bisect_left, insort

@@ -1,7 +1,5 @@
 """Changes that take calls, or half of their bytes, out of a step."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping
 

@@ -1,7 +1,5 @@
 """How long each traced call would take with the network for itself."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise

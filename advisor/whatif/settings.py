@@ -1,7 +1,5 @@
 """Changes as users write them, ``link.bandwidth=x2``: what is asked for, and the step under it."""
 
-from __future__ import annotations
-
 import re
 
 from advisor.errors import AdvisorError

@@ -6,8 +6,6 @@ scattered when its backward ends. A change moves, drops or merges those calls in
 program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.whatif.cost import ServiceModel

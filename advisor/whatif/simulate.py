@@ -8,8 +8,6 @@ the same queue, so that all advance by the same fraction of themselves. Work bes
 its rank goes slower by the program's ``contention``.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Which calls go over the places that a recording shows to be slow, and what these add to them."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

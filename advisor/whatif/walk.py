@@ -5,8 +5,6 @@ in flight ends is a wait for it. What computes beside the rank's own transfers t
 work is kept at its length alone.
 """
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

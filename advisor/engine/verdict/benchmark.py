@@ -1,7 +1,5 @@
 """What a benchmark alone shows: how fast each collective gets, and from which size on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What a verdict may be about: the shape that a finding gives, and the finding that gives most."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from advisor.engine.causes import MACHINES, as_listed, expected_ns

@@ -5,8 +5,6 @@ slow link, an offset that was estimated from the same order may have hidden the 
 finding what is exposed between hosts may be the link's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

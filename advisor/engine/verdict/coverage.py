@@ -4,8 +4,6 @@ A collective that no name pattern knows counts as compute: a run is not healthy 
 devices' time is of kernels that nothing is known of.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What a verdict rests on, read once: shares of the step, what is missing, what clocks hide."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

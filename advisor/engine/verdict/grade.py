@@ -1,7 +1,5 @@
 """How bad a verdict is: no milder than what it rests on, the loss or the findings beside it."""
 
-from __future__ import annotations
-
 from advisor.engine.verdict.choice import NOBODYS, Decision, idles_for
 from advisor.engine.verdict.facts import LOST, Situation
 from advisor.engine.verdict.next_steps import waits_in_turn

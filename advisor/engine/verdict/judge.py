@@ -1,7 +1,5 @@
 """Facts, then the table, then the words: the one way to a verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from advisor.engine.facts import Facts

@@ -5,8 +5,6 @@ two clocks differ, from below and from above; where no difference satisfies the 
 not make them together. Nor did ranks of one host that share no moment.
 """
 
-from __future__ import annotations
-
 from advisor.engine.sandbox import Sandbox
 
 # Beyond what clocks drift (parts per million) and calls that were paired wrongly add.

@@ -1,7 +1,5 @@
 """Rows of the decision table for what was not read: ranks, and the groups that calls are of."""
 
-from __future__ import annotations
-
 from advisor.engine.verdict.choice import (
     LARGE,
     Decision,

@@ -3,8 +3,6 @@
 The words stand in :mod:`advisor.messages` and in the rules' fixes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -10,8 +10,6 @@ loss, which is seen and is no cause. What a host does is of its program: in the 
 steps, each of which does the same. Of one pass without marks nothing tells whether others do so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any

@@ -6,8 +6,6 @@ every gain doubtful (nothing recorded, ranks missing, clocks that may hide a lin
 the gains that are large and those that are small.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

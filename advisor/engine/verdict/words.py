@@ -3,8 +3,6 @@
 The words stand in :mod:`advisor.messages`; what they say is in ``Verdict.values``.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -11,8 +11,6 @@ database the view where nothing of the kind was recorded, and filling it again, 
 rules, where that table is empty.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from importlib import resources

@@ -1,7 +1,5 @@
 """What every file of a job repeats is kept once: memory grows with ranks, not with their square."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 

@@ -1,7 +1,5 @@
 """Fields that hold what they cannot: the record is kept without them, and they are named."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any

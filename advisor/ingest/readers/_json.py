@@ -5,8 +5,6 @@ walked key by key and its lists element by element, so that a report of a killed
 finished records.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ All files of a run feed one :class:`Log`: a rank's lines, or the communicator th
 meaning, may stand in another file.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

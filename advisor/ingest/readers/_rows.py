@@ -4,8 +4,6 @@ DuckDB's ``executemany`` costs about a millisecond per row; an Arrow table of a 
 about as much as one of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any

@@ -5,8 +5,6 @@ driver and shippers of logs make a JSON object of it, and terminals add colours.
 formats see the line as the program wrote it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

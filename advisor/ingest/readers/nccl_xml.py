@@ -5,8 +5,6 @@ The kinds are those of the log reader (:mod:`.nccl_log`): ``gpu``, ``nic``, ``gr
 neither expand nor fetch anything; what stood before a cut is kept.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ busbw; puts and gets a scope and a bandwidth or a time. Ranks are a launcher's `
 the bandwidths tell of an all-reduce. What one thread block moves inside a kernel is not compared.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -6,8 +6,6 @@ Sizes of all_gather and all_to_all are per pair of ranks (c/util of osu-micro-be
 message is that times the ranks.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -6,8 +6,6 @@ bandwidth test follow each other without waiting, so the transfer is all that a 
 size times the iterations. Of a latency test it is the typical time, or the mean where only that is.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -4,8 +4,6 @@ The host of each of the probe's ranks goes to ``topology`` as ``probe-rank``: it
 host of the job's rank of that number.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -6,8 +6,6 @@ DeepSpeed's and the vendors' copies, one payload in GB with both bandwidths on l
 first of all printed each rank's trials (:class:`TrialsOfRanks`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from statistics import median

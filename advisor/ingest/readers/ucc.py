@@ -7,8 +7,6 @@ pair. Ranks are the lines «Rank 0 : HOST - DEVICE», a launcher's ``-np``, or w
 sizes per pair tells: (ranks - 1) times size over time.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -7,8 +7,6 @@ Offsets are added up along the best known pairs of hosts, and weighed against no
 are normally synchronised, and a clock that is off can be off by anything.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """A rank's clock beside the run's common one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What calls say of a second clock against a first: their ends, and what bounds them."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable
@@ -68,7 +66,7 @@ class Offset(NamedTuple):
     drift_ppm: float = 0.0
     doubt: float = 0.0
 
-    def plus(self, more: Offset, sign: int) -> Offset:
+    def plus(self, more: "Offset", sign: int) -> "Offset":
         bounds = (more.low, more.high) if sign > 0 else (-more.high, -more.low)
         return Offset(
             self.value + sign * more.value,

@@ -6,8 +6,6 @@ how badly two calls' times agree. Scores are integers, so that one more match al
 penalty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

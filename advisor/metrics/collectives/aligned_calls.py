@@ -4,8 +4,6 @@ Where all ranks have the same calls in the same order they pair one by one. Wher
 the longest common sequence pairs, and of several the one whose times agree best.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

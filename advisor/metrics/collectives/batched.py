@@ -1,7 +1,5 @@
 """What a kernel holds that c10d launches for a batch of sends and receives (batch_isend_irecv)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

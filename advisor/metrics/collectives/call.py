@@ -1,7 +1,5 @@
 """One collective call of one rank, as the trace tells it, before it is matched across ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

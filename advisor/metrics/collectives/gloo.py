@@ -6,8 +6,6 @@ a reduce_scatter as all_reduce), outputs and the peer. Both are in the same orde
 size, so that they can be paired.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence

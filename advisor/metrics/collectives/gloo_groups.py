@@ -7,8 +7,6 @@ one before the last has come. What stays open is left open: calls of different g
 taken for one another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 

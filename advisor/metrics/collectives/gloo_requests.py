@@ -6,8 +6,6 @@ The pairing in order with the smallest sum of delays wins; leaving both sides of
 much as a delay that nothing explains. A lost request or span shifts nothing else then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@
 With it comes how often a step gathers the same parameters: by their module's name, else by size.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

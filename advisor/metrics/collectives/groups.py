@@ -5,8 +5,6 @@ which group; else there is only one group, or the threads are told apart (gloo_g
 a rank whose group stays open, though it has several, are not compared with other ranks'.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

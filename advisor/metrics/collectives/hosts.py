@@ -5,8 +5,6 @@ indices count 0..m-1 over and over: rank r is device r % m of host r // m. Only 
 number of devices per host explains all ranks is it taken; a file that is cut may not have its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from advisor.metrics.collectives.groups import RankInfo

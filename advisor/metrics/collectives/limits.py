@@ -3,8 +3,6 @@
 Such a figure is taken back and kept as a contradiction, so that nobody reads it as a fast network.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any

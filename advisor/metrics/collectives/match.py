@@ -5,8 +5,6 @@ aligned by longest common subsequence, step by step where the steps are annotate
 event or rank shifts nothing else. Sends are paired with their receives.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

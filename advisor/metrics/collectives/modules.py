@@ -1,7 +1,5 @@
 """Which module, layer or bucket a collective belongs to: the innermost range that names one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

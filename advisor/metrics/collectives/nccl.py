@@ -8,8 +8,6 @@ What none of them tells comes from the shapes of the operator that asked (``c10d
 of [1024] from [128] is one over 8 ranks; ``symm_mem::one_shot_all_reduce``; DeepEP's dispatch).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -158,7 +156,7 @@ class _Shapes(NamedTuple):
     dtype: str | None
 
     @classmethod
-    def of(cls, hosts: dict[str, Any], row: int) -> _Shapes:
+    def of(cls, hosts: dict[str, Any], row: int) -> "_Shapes":
         """c10d's operators take their output first; the others what they send."""
         name = str(hosts["name"][row])
         dims, types = parse_json(hosts["input_dims"][row]), parse_json(hosts["input_types"][row])

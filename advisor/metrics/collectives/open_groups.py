@@ -5,8 +5,6 @@ of a pipeline, who receives from 0 first is stage 1. Ranks keep their order from
 in every mesh. All other calls stay open where one group of all ranks contradicts their times.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ our own recordings, else to one that torch names. Gradients are what is reduced 
 or between one and the optimizer's step.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -138,7 +136,7 @@ def _elements(call: Call) -> int:
 
 
 def _set_own_phases(
-    calls: Sequence[Call], spans: Spans, around: _Around, asked: Int64s, thread: Int64s
+    calls: Sequence[Call], spans: Spans, around: "_Around", asked: Int64s, thread: Int64s
 ) -> None:
     """Phases by the spans that requests were made in. 'other' is outside of all of them, None where
     no backward pass was seen that a call could have been in."""
@@ -160,7 +158,7 @@ def _set_own_phases(
 
 
 def _set_gradients(
-    calls: Sequence[Call], around: _Around, small: Sequence[bool], in_hook: Any, parameters: int
+    calls: Sequence[Call], around: "_Around", small: Sequence[bool], in_hook: Any, parameters: int
 ) -> None:
     """Which calls sum gradients: in hooks of a backward pass, or by hand behind one."""
     after, before = around.behind_backward(), around.before_backward()
@@ -192,7 +190,7 @@ class _Around(NamedTuple):
     """Whether most operators of the forward pass come after it; true where none were recorded."""
 
     @classmethod
-    def of(cls, spans: Spans, times: Int64s) -> _Around:
+    def of(cls, spans: Spans, times: Int64s) -> "_Around":
         marks = {
             "step": spans.select(STEP),
             "node": spans.select(NODE),

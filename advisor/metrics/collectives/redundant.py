@@ -1,7 +1,5 @@
 """The table of calls that a step repeats or could do without."""
 
-from __future__ import annotations
-
 from advisor.metrics.collectives.summaries import CALLS
 from advisor.vocabulary.operations import PICKLES, UNPICKLES
 

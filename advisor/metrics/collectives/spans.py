@@ -4,8 +4,6 @@ They are ranges of our own recordings (``## forward ##`` ...) or torch's own nam
 nodes, ``Optimizer.step#``, ``DistributedDataParallel.forward``, ``FSDP::*``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -45,7 +43,7 @@ class Spans:
     """Where no wrapper marks a forward pass: when operators outside of autograd's nodes start, on
     the threads that run the optimizer."""
 
-    def select(self, pattern: re.Pattern[str]) -> Spans:
+    def select(self, pattern: re.Pattern[str]) -> "Spans":
         """Those whose name fits."""
         chosen = np.array([bool(pattern.search(name)) for name in self.names], dtype=bool)[
             self.code

@@ -8,8 +8,6 @@ differ by less than those of different groups do. What a reduce-scatter left to 
 further only with the ranks that hold the same piece.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Tables that are plain queries over ``collective``: traffic, balance of experts."""
 
-from __future__ import annotations
-
 from advisor.vocabulary.bandwidth import bus_factor_sql
 
 # Calls of used steps, with the factor from message size to bytes that each rank

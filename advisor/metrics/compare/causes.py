@@ -1,7 +1,5 @@
 """The figures of a run that findings ask to look at again after a change, per step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

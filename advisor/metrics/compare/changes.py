@@ -1,7 +1,5 @@
 """Which kinds of time make a run longer or shorter than the base, the largest change first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

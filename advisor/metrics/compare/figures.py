@@ -4,8 +4,6 @@ Every figure is per used step and, where it is a sum over a rank's events, the m
 ranks. The first run is the base that the others are compared with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

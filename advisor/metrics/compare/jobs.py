@@ -1,7 +1,5 @@
 """Whether two runs are of one job: of what is not alike no cause can be read from their steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What one run has and another lacks: the finding behind most of the difference of their steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

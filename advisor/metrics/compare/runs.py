@@ -1,7 +1,5 @@
 """Several runs against the first of them: figures, differences, operators, theory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

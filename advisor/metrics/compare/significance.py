@@ -11,8 +11,6 @@ the lag-1 autocorrelation (Bartlett 1935). It cannot be estimated from fewer tha
 differs from one run of the same job to the next shows in no run's steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Settings that were tried in a job since its earlier recording, and what they came to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What the host does that explains why a device waits: spans of its threads, by kind."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

@@ -9,8 +9,6 @@ after another on one parameter after another, each a small kernel, where one ker
 does all. ``pointwise``: elementwise kernels in a row on a busy device, which a compiler makes one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """When a device's compute waits for its host's data loader while calls run that it needs not."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from advisor.metrics.host.activity import HostActivity

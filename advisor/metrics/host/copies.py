@@ -1,7 +1,5 @@
 """Copies between host and devices, and on a device, that no compute hides (METRICS section 3)."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from typing import Any

@@ -4,8 +4,6 @@ The profiler starts and stops, a CUDA graph is captured, the first request arriv
 are shown as what they are, and no rule promises to win them back.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

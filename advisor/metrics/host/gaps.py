@@ -1,7 +1,5 @@
 """Rows of ``host_gap``: stretches in which a device waits, with what its host did."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -7,8 +7,6 @@ waits each launch comes earlier by all the waiting before it, and what idling th
 the waits' doing; what stays is the host's own pace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple

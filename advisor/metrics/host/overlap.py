@@ -1,7 +1,5 @@
 """The price of overlap: the same kernels beside communication and without (METRICS section 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -8,8 +8,6 @@ starts as the call ends and its stream was told to wait for nothing: of gathers,
 as the next begins.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

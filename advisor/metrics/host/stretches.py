@@ -1,7 +1,5 @@
 """Stretches in which a device lacks work, and how much of each goes when no call waits for it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

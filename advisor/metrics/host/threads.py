@@ -5,8 +5,6 @@ thread that this one waited for (autograd's, the program's), to the device that 
 waited for.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

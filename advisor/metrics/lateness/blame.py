@@ -7,8 +7,6 @@ median is what it is to blame for. The rest of its lateness it inherited: from a
 before, from another rank that kept it waiting.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """For whom its peers wait, step by step: by a rank's own delay, those that it meets."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

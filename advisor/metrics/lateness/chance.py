@@ -1,7 +1,5 @@
 """How likely chance alone makes a rank as late as it is, however few the steps are."""
 
-from __future__ import annotations
-
 from advisor.statistics import Floats, binomial_tail, sign_flip_tail, t_tail
 
 # A rank is a straggler when chance would make it last this often less than once in twenty runs.

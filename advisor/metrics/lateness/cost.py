@@ -1,7 +1,5 @@
 """What the others wait for a late rank, step by step: its own excess of each call's waiting."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 

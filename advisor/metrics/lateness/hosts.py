@@ -8,8 +8,6 @@ are ranks that have the same place in groups side by side, which split each sequ
 more work at that place is late in every group at once.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence

@@ -4,8 +4,6 @@ A rank's own time is what is left of a stretch without its communication. Where 
 collective is missing, the time in it is left as well, and the rank seems to have been busy.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ a slow memory lengthens what it bounds (elementwise kernels, norms, the optimize
 kernels tell that, without recorded shapes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

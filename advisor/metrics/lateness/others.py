@@ -1,7 +1,5 @@
 """What all ranks but one have: each rank is held against its others without a look at all again."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Why a rank was late: what its own time before the collective held more of than the others'."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

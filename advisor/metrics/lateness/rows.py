@@ -1,7 +1,5 @@
 """Who arrives late at collectives, how often, at what cost, and why (METRICS section 6)."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -123,7 +121,7 @@ class _Group(NamedTuple):
     """Of each stretch the rank whose own excess is the greatest, and above 0."""
 
     @classmethod
-    def of(cls, item: Arrivals, ranks: Ranks) -> _Group:
+    def of(cls, item: Arrivals, ranks: Ranks) -> "_Group":
         # Calls of one stretch are late together: the stretch is what counts as one trial.
         lasts = np.append(np.flatnonzero(np.diff(item.segment)), len(item.segment) - 1)
         worst = item.excess[lasts].argmax(axis=1)

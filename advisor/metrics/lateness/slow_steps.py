@@ -1,7 +1,5 @@
 """Devices that are slow in some steps: as many kernels take longer there than in the others."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which operand of an operator is larger on the rank that has more to do."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -7,8 +7,6 @@ least that, the transfer at most, and the call's own time is the shortest durati
 bound.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

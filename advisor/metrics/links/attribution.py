@@ -1,7 +1,5 @@
 """Which link, rank or host makes transfers slow (METRICS section 6), and what that costs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from advisor.metrics.links.by_posterior import by_posterior

@@ -1,7 +1,5 @@
 """How likely each slow location makes the times that like calls of different groups take."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Where it leaves no doubt a location is slow; where it may be, that is said; wher
 slow or those of a smaller machine, or calls vary from one to the next, the network is named.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ long. What a call takes the rank that comes last needs no common clock. Calls th
 link with others are counted as if they had had it alone.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

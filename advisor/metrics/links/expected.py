@@ -4,8 +4,6 @@ A trace names the device, not the machine: the machines of the hardware table wi
 equally likely, and what none of them is may be anything. Latency is NCCL's own.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Ends in a tree show no place, nor do two hosts; but a network that moves a call 
 bytes no sooner is not slow by its rate. TCP's round trips, shapers and lost packets do that.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence

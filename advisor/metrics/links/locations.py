@@ -5,8 +5,6 @@ same number: a rail. A location is a set of NICs that send or receive slowly, or
 of them whose NVLink is slow. Where several GPUs share a NIC, those of adjacent numbers do.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

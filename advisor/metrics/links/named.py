@@ -1,7 +1,5 @@
 """What the posterior names: the smallest thing that all likely locations are of."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 

@@ -5,8 +5,6 @@ pairs of one host and pairs of two are judged apart, and what all ranks of a hos
 the host, once.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from statistics import median

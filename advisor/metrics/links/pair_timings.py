@@ -6,8 +6,6 @@ is slow although both ends are fast with others is a slow link. With too few par
 all candidates are named.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median

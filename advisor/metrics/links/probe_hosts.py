@@ -4,8 +4,6 @@ By name, where both name their hosts. Where the traces name none, rank N of the 
 rank N of the traces if both have the same ranks, which is said as an assumption.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 The probe's ranks are brought to the trace's hosts as probe_hosts.py says.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Some of a group's calls: when its ranks came to a ring, and when they left."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -71,7 +69,7 @@ class Lags:
     whitening: tuple[tuple[Floats, float], ...]
     model_errors: tuple[float, ...] = ()
     """Of each of ``whitening`` the model's error, where a pattern is known but for a part of it."""
-    first_look: Lags | None = None
+    first_look: "Lags | None" = None
     """Of long rings, and where ranks were not read, a few calls: by these are chosen the locations,
     and the times that such ranks came, that are weighed by all calls."""
 
@@ -90,7 +88,7 @@ class Lags:
         """When ranks that were not read may have come."""
         return max((one.unread for one in self.blocks), key=len)
 
-    def came(self, unread: Sequence[float]) -> Lags:
+    def came(self, unread: Sequence[float]) -> "Lags":
         """The same for these times only."""
         own = [replace(one, unread=tuple(unread) if one.unread else ()) for one in self.blocks]
         return replace(self, blocks=tuple(own))

@@ -4,8 +4,6 @@ Which hosts' clocks are off is weighed with what is slow: none, one host's, or a
 off may be off by anything, so that the ends must be far likelier with it than with all as recorded.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

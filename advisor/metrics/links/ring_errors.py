@@ -1,7 +1,5 @@
 """How far rings' ends are off what is said of them: by clocks, by noise, by the model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product

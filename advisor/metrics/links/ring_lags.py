@@ -6,8 +6,6 @@ two are normal variables. How a rank leaves from call to call, by who came late,
 needs no clocks.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Which rings NCCL may have built for a group, one per NIC, and the NICs that their edges use."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import product

@@ -6,8 +6,6 @@ leaves when by who came late needs no common clock, and tells the sender of a sl
 usual order could be clocks that are off.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product

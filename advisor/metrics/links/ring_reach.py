@@ -4,8 +4,6 @@ Of one channel, in ns: what paths through a ring take (rings/nccl.py) is stretch
 the call takes in all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ sheet or a benchmark of the same links says of them; and the order in which rank
 location of a kind, for as likely as the next.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

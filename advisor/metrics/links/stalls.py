@@ -7,8 +7,6 @@ in who is done meanwhile (stall_senders.py). That is read against when each rank
 not stall, so that a clock that is off names nobody.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace

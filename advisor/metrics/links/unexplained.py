@@ -1,7 +1,5 @@
 """What a location leaves unexplained of the ends of rings, and how likely that is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,11 +23,11 @@ class Left:
     usual: Floats
     varied: Floats
 
-    def weighed(self, weight: float) -> Left:
+    def weighed(self, weight: float) -> "Left":
         """As likely as that, times as before."""
         return Left(self.usual, self.varied + np.log(weight))
 
-    def split(self, rows: Int64s) -> list[Left]:
+    def split(self, rows: Int64s) -> "list[Left]":
         """Before each of these rows."""
         usual, varied = np.split(self.usual, rows), np.split(self.varied, rows)
         return [Left(*one) for one in zip(usual, varied, strict=True)]

@@ -4,8 +4,6 @@ A table is held against the data sheet of its GPUs and NICs, against the tables 
 run beside it, and against itself: bandwidth must not fall as messages grow.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -98,7 +96,7 @@ class Alike(NamedTuple):
     best_gbps: Mapping[int, float]
 
     @classmethod
-    def of(cls, curves: Sequence[Curve]) -> Alike:
+    def of(cls, curves: Sequence[Curve]) -> "Alike":
         """Looked up once for each kind: ten thousand tables can be of one."""
         sizes = [{p.bytes: other.gbps(p) for p in other.points} for other in curves]
         common = sorted(set[int].intersection(*map(set, sizes)))

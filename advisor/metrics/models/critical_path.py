@@ -8,8 +8,6 @@ device that a synchronising call waited for. Shortening anything that is not on 
 shorten the step by itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

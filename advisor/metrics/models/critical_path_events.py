@@ -1,7 +1,5 @@
 """Device events of one kind in order, to be walked backwards (critical_path.py)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +20,7 @@ class Track(NamedTuple):
     longest: Int64s
 
     @classmethod
-    def of(cls, line: Timeline, chosen: Int64s) -> Track:
+    def of(cls, line: Timeline, chosen: Int64s) -> "Track":
         end = line.end[chosen]
         reached = np.maximum.accumulate(end)
         fresh = np.flatnonzero(end >= reached)

@@ -1,7 +1,5 @@
 """Fits the cost of this run's collectives (METRICS section 7) and says how each call compares."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Stages of a pipeline, told from who sends to whom, and their bubbles (METRICS section 7)."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

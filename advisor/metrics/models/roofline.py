@@ -5,8 +5,6 @@ tensor's outer operator has the shape of the whole tensor while the inner one ha
 Kernels belong to the operator in which their launch lies.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any

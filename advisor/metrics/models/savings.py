@@ -6,8 +6,6 @@ replayed with the measured and with the shorter times; what the end moves is sav
 stretch was not hidden under compute.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """How fast a run computes and sends: counted arithmetic over its times, and the device's peak."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

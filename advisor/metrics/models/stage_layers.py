@@ -4,8 +4,6 @@ What the layers run they run once each per micro-batch, whichever stage holds th
 name count 5, 4, 4 and 4 times on stages of 5, 4, 4 and 4 layers, or a multiple of it.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

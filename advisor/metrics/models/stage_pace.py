@@ -1,7 +1,5 @@
 """Whether a heavy stage of a pipeline has more to do, or takes longer for the same (METRICS 7)."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from typing import Any

@@ -6,8 +6,6 @@ or less than the textbook, that is a named correction with its own bytes: a meas
 theory, or the corrections explain the difference, or it stays unexplained and is shown as such.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Memory and FLOPs that theory gives for a recorded run."""
 
-from __future__ import annotations
-
 from advisor.metrics.models.workload import Rank, Recorded
 from advisor.model.memory import ADAM_BYTES, activation_bytes, output_activation_bytes
 from advisor.model.transformer import flops_per_token

@@ -4,8 +4,6 @@
 otherwise, with its own bytes, so that a measured figure is equal, explained, or shown to differ.
 """
 
-from __future__ import annotations
-
 from advisor.metrics.models.workload import FP32, Rank, Recorded
 from advisor.model import plan_traffic as traffic
 

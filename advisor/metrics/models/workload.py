@@ -1,7 +1,5 @@
 """What `advisor profile` recorded of a run: its settings, and what each rank held of the model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

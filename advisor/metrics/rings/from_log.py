@@ -1,7 +1,5 @@
 """Rings that NCCL built, from its log where one was given along with the traces."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from itertools import pairwise

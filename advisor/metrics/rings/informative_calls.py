@@ -6,8 +6,6 @@ than ranks take to wake up, the order in which they leave points at the distant 
 points at a slow one.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 

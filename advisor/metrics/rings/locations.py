@@ -1,7 +1,5 @@
 """What stands for each rank's host."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 

@@ -12,8 +12,6 @@ Through a NIC a proxy thread sends while the kernel goes on; over NVLink the ker
 write.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple

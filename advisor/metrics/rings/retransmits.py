@@ -5,8 +5,6 @@ send. schedule.waiting has for each packet of a call who waits until it is sent 
 hosts' packets leave the same ranks waiting, but for those that everybody waits for.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache

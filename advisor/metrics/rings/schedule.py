@@ -10,8 +10,6 @@ further away on either side earlier by up to a chunk each. How much slower the e
 ends little once it is 1.5 times as slow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 

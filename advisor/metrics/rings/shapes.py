@@ -1,7 +1,5 @@
 """The rings and trees that NCCL built, as its log tells them: whole ones, distinct shapes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Where each step begins and ends on each rank (METRICS section 1)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
@@ -75,7 +73,7 @@ class Steps(NamedTuple):
             ],
         )
 
-    def without(self, lost: Sequence[int]) -> Steps:
+    def without(self, lost: Sequence[int]) -> "Steps":
         """The same with steps flagged partial: those whose host spans hold a ``lost`` time."""
         partial = set(self.by_host(np.array(lost, dtype=np.int64)).tolist())
         return Steps(

@@ -5,8 +5,6 @@ Autograd launches the backward pass on a thread of its own. A step without it lo
 one of a device that idles.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from advisor.metrics.steps.annotated import Steps

@@ -4,8 +4,6 @@ torch.profiler notes every ``Optimizer.step#NAME.step``. Unlike a period of the 
 holds a step's micro-batches together.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 

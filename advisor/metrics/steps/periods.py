@@ -5,8 +5,6 @@ which a rank's sequence of signatures agrees with itself is the period. Pauses a
 signature, because a step of equal buckets repeats within itself but for the pause between steps.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ the host's spans then, which runs ahead by whole steps: they are in the steps in
 have them, as far as clocks that hosts' steps align can tell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from advisor.metrics.collectives.call import Call

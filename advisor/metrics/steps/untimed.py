@@ -4,8 +4,6 @@ Such an event is in no timeline. It may have lasted until the next one on its st
 in which that is more than noise is not whole, and no figure rests on it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from advisor.metrics.steps.annotated import Steps

@@ -7,8 +7,6 @@ them do not count either: their windows are their hosts'. The time of a step is 
 ranks, the step time of a run the median of its used steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The whole trace as one step, when nothing in it tells steps apart (METRICS section 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Each rank's time split without remainder, for the run and for each step (METRICS section 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,7 +20,7 @@ class Occupancy(NamedTuple):
     busy: Intervals
 
     @classmethod
-    def of(cls, line: Timeline) -> Occupancy:
+    def of(cls, line: Timeline) -> "Occupancy":
         """Unite a rank's spans, each class less the ones that have precedence over it."""
         compute, comm = line.spans(COMPUTE), line.spans(COMM)
         useful = compute | comm

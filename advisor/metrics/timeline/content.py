@@ -2,8 +2,6 @@
 whether it is training or inference. Without this, nothing found in nothing would pass for health.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -4,8 +4,6 @@ gloo runs two collectives of a group at a time, GPUs one per group: while n tran
 each gets about 1/n of the link, so a transfer's own share of time is the integral of dt / n(t).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

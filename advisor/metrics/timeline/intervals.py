@@ -5,8 +5,6 @@ costs O(n log n) and stays exact: durations of concurrent events are never added
 Small ranks come by the thousand: what is asked here is asked in few calls of numpy.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,7 +23,7 @@ class Intervals:
     end: Int64s
 
     @classmethod
-    def of(cls, start: ArrayLike, end: ArrayLike) -> Intervals:
+    def of(cls, start: ArrayLike, end: ArrayLike) -> "Intervals":
         """The union of any spans; empty and negative ones are left out."""
         starts = np.asarray(start, dtype=np.int64)
         ends = np.asarray(end, dtype=np.int64)
@@ -41,7 +39,7 @@ class Intervals:
         return cls(starts[first], ends[last])
 
     @classmethod
-    def empty(cls) -> Intervals:
+    def empty(cls) -> "Intervals":
         """No time at all."""
         nothing = np.empty(0, dtype=np.int64)
         return cls(nothing, nothing)
@@ -95,22 +93,22 @@ class Intervals:
         result: Int64s = self._totals[index] - np.maximum(self.end[index - 1] - points, 0)
         return result
 
-    def clip(self, low: int, high: int) -> Intervals:
+    def clip(self, low: int, high: int) -> "Intervals":
         """The part within ``[low, high)``."""
         return Intervals.of(np.maximum(self.start, low), np.minimum(self.end, high))
 
-    def __or__(self, other: Intervals) -> Intervals:
+    def __or__(self, other: "Intervals") -> "Intervals":
         return Intervals.of(
             np.concatenate([self.start, other.start]), np.concatenate([self.end, other.end])
         )
 
-    def __and__(self, other: Intervals) -> Intervals:
+    def __and__(self, other: "Intervals") -> "Intervals":
         return self._where(other, inside=True)
 
-    def __sub__(self, other: Intervals) -> Intervals:
+    def __sub__(self, other: "Intervals") -> "Intervals":
         return self._where(other, inside=False)
 
-    def _meeting(self, other: Intervals) -> Intervals:
+    def _meeting(self, other: "Intervals") -> "Intervals":
         """Those of ``self`` that meet any of ``other``, found without looking at all of them."""
         first = self.end.searchsorted(other.start, side="right")
         count = self.start.searchsorted(other.end) - first
@@ -118,7 +116,7 @@ class Intervals:
         index = index[_unlike(index)]
         return Intervals(self.start[index], self.end[index])
 
-    def _where(self, other: Intervals, *, inside: bool) -> Intervals:
+    def _where(self, other: "Intervals", *, inside: bool) -> "Intervals":
         """The part of ``self`` that lies inside ``other``, or outside of it."""
         if not len(self):
             return self

@@ -4,8 +4,6 @@ Ranks or steps that could not be split into waiting and transfer (or idle by cau
 unsplit part, so that the parts always add up to the window.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -61,7 +59,7 @@ class Parts:
         """Communication that no compute hides, waiting included."""
         return sum(self.ns[kind] for kind in _LOST)
 
-    def of_step(self, step_ns: float) -> Parts:
+    def of_step(self, step_ns: float) -> "Parts":
         """The same shares of a step of this length: the median that every view names."""
         scale = step_ns / self.window_ns
         ns = {kind: scale * value for kind, value in self.ns.items()}

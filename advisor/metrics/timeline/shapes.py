@@ -1,7 +1,5 @@
 """Shapes of the operators that launched kernels: what tells kernels of one name apart."""
 
-from __future__ import annotations
-
 LAUNCHED_SHAPES = """
 shape AS MATERIALIZED (
   SELECT rank, external_id, any_value(input_dims) AS dims FROM event

@@ -6,8 +6,6 @@ compute is the outermost operators. An operator that waits for a collective some
 (an autograd node that runs FSDP's hooks, say) counts only by the operators inside it that do not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

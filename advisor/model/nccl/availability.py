@@ -1,7 +1,5 @@
 """Why NCCL would not use a combination on this machine, by default or by environment."""
 
-from __future__ import annotations
-
 from advisor.model.nccl.cell import Cell
 from advisor.model.nccl.filters import Selection
 from advisor.model.topology import PathType

@@ -5,8 +5,6 @@ release from which a rule holds. The result is in terms of the bytes NCCL compar
 size (ranks x count for AllGather and ReduceScatter). 0.0 means that the model rules it out.
 """
 
-from __future__ import annotations
-
 from advisor.model.nccl.cell import Cell, searched_channels
 from advisor.model.nccl.names import ALGORITHMS, PROTOCOLS
 from advisor.model.topology import TREE, Graph

@@ -11,8 +11,6 @@ fitted by least squares of relative errors; across nodes each algorithm has its 
 Intervals are 90 % of what 60 resamplings of the rows give.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass

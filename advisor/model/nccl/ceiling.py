@@ -10,8 +10,6 @@ part of the result (``multimem.ld_reduce`` and ``multimem.st``, src/device/all_r
 (n + 1) / n of the buffer, where bus bandwidth counts 2 (n - 1) / n.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from advisor.config.hardware import Device, Machine

@@ -1,7 +1,5 @@
 """One cell of NCCL's table: a function by an algorithm and a protocol, on one topology."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from advisor.model.nccl.constants import Constants

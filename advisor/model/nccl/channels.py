@@ -5,8 +5,6 @@ channels a lone call really occupies, and the communicator's channel count of sr
 src/graph/connect.cc.
 """
 
-from __future__ import annotations
-
 from math import ceil
 
 from advisor.model.nccl.cell import Cell, searched_channels

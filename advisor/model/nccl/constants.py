@@ -1,7 +1,5 @@
 """The constants of one release of NCCL or RCCL, from JSON (each entry lists what changed)."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from importlib.resources import files
@@ -43,7 +41,7 @@ class Constants(BaseModel, frozen=True):
     ring_correction: dict[str, tuple[float, ...]] = {}
     bandwidth_ratio: tuple[Table, ...] = ()
     rooted_ll_ratio: float = 1.0
-    rules: _Rules | None = None
+    rules: "_Rules | None" = None
     msccl_mib: int = 0
     note: str
 

@@ -5,8 +5,6 @@ NCCL's order. The number ranks options as NCCL does. It is not a prediction of a
 for small messages launch and host time dominate and are not in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil

@@ -1,7 +1,5 @@
 """What the name of a line says of the job that printed it, by the effects of its entry."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from advisor.model.nccl.messages import EXCEPTION, exceptions_by_words, messages, named

@@ -8,8 +8,6 @@ call of CUDA's or HIP's did (as CUDA's driver_types.h has them), where the sente
 for it is not printed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

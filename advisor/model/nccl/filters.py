@@ -6,8 +6,6 @@ starts with ``^`` means everything else, and "everything else" switches LL128 on
 would not dare to (the default rule applies only while NCCL_PROTO says nothing).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import product
 

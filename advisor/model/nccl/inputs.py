@@ -6,8 +6,6 @@ are the model. A dump (NCCL_GRAPH_DUMP_FILE) also has the latency of a network p
 say how many nodes there are, nor the GPUs and CPUs. What is not said is assumed, and that is told.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -101,7 +99,7 @@ def topology_of_run(
     return _settled(read, cells, version, known_capability, known_cpu)
 
 
-def _refuse_nothing(said: _Said, graphs: Mapping[str, Any], where: str) -> None:
+def _refuse_nothing(said: "_Said", graphs: Mapping[str, Any], where: str) -> None:
     if not graphs:
         raise AdvisorError(
             "neither graphs ('Pattern' lines) nor a tuning table: this does not hold NCCL's model",

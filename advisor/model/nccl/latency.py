@@ -3,8 +3,6 @@
 Follows ncclTopoTuneModel (src/graph/tuning.cc); release numbers in conditions say since when.
 """
 
-from __future__ import annotations
-
 from advisor.model.nccl.cell import Cell
 from advisor.model.topology import Graph, PathType
 

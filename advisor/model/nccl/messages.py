@@ -5,8 +5,6 @@ is one entry there. The reader of logs names each line once (:func:`named`), and
 ``nccl-error`` finds cause and fix by that name.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache, lru_cache
 from pathlib import Path

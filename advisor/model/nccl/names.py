@@ -1,7 +1,5 @@
 """The names of NCCL's functions, algorithms and protocols, and which combinations exist."""
 
-from __future__ import annotations
-
 import re
 
 from advisor.errors import AdvisorError

@@ -5,8 +5,6 @@ tells what no other line says: the GPUs' compute capability and the CPU vendor a
 reproduce the table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ that is missing), and less where it does not (a value that is refused). What is 
 words.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The releases of NCCL that have a cause: a bug until it was mended, a call since it is made."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import AfterValidator, model_validator
@@ -25,7 +23,7 @@ class Releases(FileModel):
     before: Release | None = None
 
     @model_validator(mode="after")
-    def _is_range(self) -> Releases:
+    def _is_range(self) -> "Releases":
         if self.since is None and self.before is None:
             raise ValueError("give since, before or both")
         if self.since and self.before and parse_version(self.since) >= parse_version(self.before):

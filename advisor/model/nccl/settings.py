@@ -5,8 +5,6 @@ settings takes the minimum of this very model, so no setting can come out ahead 
 shows what a setting would lose or break, and a gain over the default has to be measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

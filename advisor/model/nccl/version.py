@@ -1,7 +1,5 @@
 """NCCL release numbers as comparable tuples."""
 
-from __future__ import annotations
-
 import re
 
 from advisor.errors import AdvisorError

@@ -1,7 +1,5 @@
 """Sets the hook to work in a process that has imported torch, module by module."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

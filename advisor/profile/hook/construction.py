@@ -4,8 +4,6 @@ DDP's and FSDP1's constructors, ``fully_shard`` and DeepSpeed's reading of its Z
 wrapped: what ``wanted`` names replaces the script's. ``built`` has the present settings.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

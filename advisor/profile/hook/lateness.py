@@ -5,8 +5,6 @@ Every N steps each rank puts its latest calls into the job's own store; rank 0 c
 later, when they are surely there, so that nobody waits for anybody.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

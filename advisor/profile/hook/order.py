@@ -5,8 +5,6 @@ JSON in hex digits, which nothing in between takes apart: DeepSpeed writes ``exp
 a shell without quotes, Slurm splits ``--export`` at commas and pdsh replaces ``%h``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

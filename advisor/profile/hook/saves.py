@@ -4,8 +4,6 @@ The functions below do nothing but say so once. What a script writes by other me
 ``{trial}`` in its command stands for a folder of the trial's own.
 """
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """Single-device models, one family per file: ``PRESETS`` of ``Shape`` and ``build(shape)``."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import pkgutil

@@ -6,8 +6,6 @@ hidden], every layer maps activations to activations, ``head`` turns them into l
 [batch, sequence, vocabulary]. A pipeline stage is the same frame with some parts missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import torch

@@ -1,7 +1,5 @@
 """A model whose layers wait instead of computing (``compute: emulated``); the rest is real."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import nn

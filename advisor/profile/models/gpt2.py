@@ -10,8 +10,6 @@ Parameters: layers * (12 h^2 + 13 h) + (vocabulary + positions) * h + 2 h. For `
 print is not these shapes: its tail is that of GPT-2 small's 124,439,808.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -9,8 +9,6 @@ the width of the keys, f that of the MLP, and the vocabulary once when the head 
 embedding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial

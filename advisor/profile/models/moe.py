@@ -9,8 +9,6 @@ identity on the activations that adds the loss's gradient on the way back, so th
 of its own through wrappers and pipeline stages. The reported loss is the cross-entropy alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

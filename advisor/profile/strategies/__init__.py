@@ -12,8 +12,6 @@ this left.
 The strategies of DeepSpeed need its package, which is optional.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """What strategies work on: the case to check before launch, and one rank's job to change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -47,7 +45,7 @@ class Strategy(NamedTuple):
     name: str
     kind: str
     checks: Callable[[Case], list[str]]
-    apply: Callable[[Job], None]
+    apply: "Callable[[Job], None]"
 
 
 @dataclass

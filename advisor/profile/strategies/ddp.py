@@ -6,8 +6,6 @@ pass). Instead the layout of the rebuilt buckets is read from the reducer's logg
 first steps, and one hook on the last parameter of each bucket marks the moment at which it is full.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

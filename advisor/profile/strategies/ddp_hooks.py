@@ -3,8 +3,6 @@
 Here the reducer hands each bucket to Python anyway, so its range is opened around the hook.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

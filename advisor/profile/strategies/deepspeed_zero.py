@@ -6,8 +6,6 @@ is: the engine's hooks on the model's output see ``loss.backward()``, and
 engine neither counts micro-batches nor scales what the loop has scaled already.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from typing import Any

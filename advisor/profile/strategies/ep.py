@@ -6,8 +6,6 @@ expert's gradient is complete where it lives, since all tokens came there; with 
 ranks than ``ep`` it is all-reduced over the replicas of the expert.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Shared by the FSDP1 strategies: torch's first FullyShardedDataParallel, layer by layer."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import torch

@@ -5,8 +5,6 @@ the root, which holds the embedding and the head. FSDP2 names its own ranges in 
 ``FSDP::all_gather (layers.3)``, ``FSDP::post_backward_reduce`` and so on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ Ranks are laid out with tensor parallelism innermost (its collectives are the mo
 they stay on neighbouring ranks), then sharding or experts, then replicas, pipeline outermost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ different ranks: their gradients are added up between the first and the last sta
 backward pass, so that both copies stay equal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """One process, no communication: the baseline that every strategy is compared with."""
 
-from __future__ import annotations
-
 from advisor.profile.strategies.base import Case, Job
 
 KIND = "data"

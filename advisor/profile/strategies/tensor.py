@@ -7,8 +7,6 @@ reduce-scatter and an all-gather, and the norms work on a slice of the sequence 
 2022). Embedding and head stay whole on every rank: their gradients are equal there by themselves.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ZeRO stage 1: DDP, with the optimizer's state spread over the data-parallel ranks."""
 
-from __future__ import annotations
-
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from advisor.profile.strategies import ddp

@@ -1,7 +1,5 @@
 """Pictures: each drawing of advisor/report/figures.py becomes a Scene, scene.svg.j2 writes it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

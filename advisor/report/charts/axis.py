@@ -1,7 +1,5 @@
 """Axes: grid lines, tick labels and titles with units."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Bus bandwidth against message size, log-log: measured calls, the fitted curve, the hardware."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """One stacked column per step: a bad step stands out from its neighbours."""
 
-from __future__ import annotations
-
 from advisor.report import numbers
 from advisor.report.charts.axis import Scale, left_axis
 from advisor.report.charts.scene import Line, Rect, Scene, Text

@@ -1,7 +1,5 @@
 """Step times on one axis: trials or predictions as dots against the baseline's noise."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from advisor.report import numbers

@@ -1,7 +1,5 @@
 """Grids of cells: ranks over steps, and bandwidth missing between locations."""
 
-from __future__ import annotations
-
 import math
 
 from advisor.report import numbers

@@ -6,8 +6,6 @@ script. Colours and patterns come from CSS classes named after what is drawn ('c
 so that one kind has one colour everywhere and both colour schemes work.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Horizontal stacked bars on one scale: where the time of each row goes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from advisor.report import numbers

@@ -1,7 +1,5 @@
 """A crop of the timeline: one lane of compute and one of communication for each rank."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from advisor.report import numbers

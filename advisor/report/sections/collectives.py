@@ -1,7 +1,5 @@
 """Are collectives as fast as they should be? One panel per operation and group."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 

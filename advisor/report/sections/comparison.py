@@ -1,7 +1,5 @@
 """Several runs beside each other: where the step of each goes, every figure against the base."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from advisor.messages import on_page

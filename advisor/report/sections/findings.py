@@ -1,7 +1,5 @@
 """The findings as rows of one list: cause, location, gain, first fix; behind each its evidence."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

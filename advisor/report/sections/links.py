@@ -1,7 +1,5 @@
 """Which link is slow? Bandwidth between ranks (hosts, when there are many), and NCCL's rings."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

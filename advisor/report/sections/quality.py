@@ -1,7 +1,5 @@
 """What was read, dropped, aligned and missing, and how to capture more next time."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence

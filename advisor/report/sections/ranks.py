@@ -1,7 +1,5 @@
 """Whom do the others wait for? Ranks by steps, drawn where ranks are the matter."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from advisor.findings import Finding

@@ -1,7 +1,5 @@
 """A section of the page: the question it answers, its answer in a line, and its figures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """How big is it really? Arithmetic and speeds, traffic against theory, memory against estimate."""
 
-from __future__ import annotations
-
 from advisor.messages import on_page
 from advisor.metrics.models.speeds import Speeds
 from advisor.metrics.models.theory import OpTheory, Theory, theory

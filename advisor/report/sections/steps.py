@@ -1,7 +1,5 @@
 """Where does the step go? Ranks beside each other, and steps where one stands out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 

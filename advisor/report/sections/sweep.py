@@ -1,7 +1,5 @@
 """What did the sweep try, what does each setting do, and what was left out?"""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

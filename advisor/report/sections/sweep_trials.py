@@ -1,7 +1,5 @@
 """A sweep's trials as pictures: measured step times per setting, and what NCCL's model says."""
 
-from __future__ import annotations
-
 import bisect
 import json
 import math

@@ -1,7 +1,5 @@
 """What change would help? Every replayed change on one axis."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from advisor.findings import Finding

@@ -1,7 +1,5 @@
 """Compile the tuner plugin with any C compiler; CUDA is not needed."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

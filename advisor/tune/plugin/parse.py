@@ -1,7 +1,5 @@
 """The tuner's rule file read as strictly as the plugin reads it; what a row is: ``rules.py``."""
 
-from __future__ import annotations
-
 import re
 
 from advisor.errors import AdvisorError

@@ -8,8 +8,6 @@ name only). Sizes are total bytes: for allgather and reducescatter ranks x count
 line ``AllGather: N Bytes -> ...`` prints the part of one rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -65,7 +63,7 @@ class Rule:
             if legal(self.function, algorithm, protocol, ANY_RELEASE)
         )
 
-    def covers(self, other: Rule) -> bool:
+    def covers(self, other: "Rule") -> bool:
         """Whether every call that `other` matches matches this rule too."""
         return (
             self.function == other.function

@@ -3,8 +3,6 @@
 Keys after torch/csrc/distributed/c10d/FlightRecorder.hpp (dump versions 1.x to 2.x).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ numbers, booleans and None. Those instructions are interpreted here; any other (
 name or call anything. A cut pickle gives what had been built.
 """
 
-from __future__ import annotations
-
 import pickletools
 from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO

@@ -1,7 +1,5 @@
 """A dump into ``flight``, ``timed_call`` and ``process_group``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 

@@ -4,8 +4,6 @@ Its ``trace_view.json`` has a process for the NPU, whose threads are streams, an
 which the threads called "... Communication" hold whole collectives and the others their parts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

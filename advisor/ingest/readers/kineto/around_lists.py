@@ -4,8 +4,6 @@ A key ``traceEvents`` that comes a second time, and a second JSON document in th
 lists of events like the first. What is neither a field nor a list of events is passed over.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

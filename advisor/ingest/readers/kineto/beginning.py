@@ -1,7 +1,5 @@
 """Whether a file begins as a trace: a bare array of events, or a trace damaged at its start."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from itertools import chain

@@ -3,8 +3,6 @@
 Each further question to millions of rows would cost as much as reading some tens of megabytes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

@@ -8,8 +8,6 @@ by event comes to the start of a chunk (:mod:`.reread`). Chunks are built in pla
 the last event becomes the closing bracket), so every byte is copied about once.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

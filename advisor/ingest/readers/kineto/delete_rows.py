@@ -1,7 +1,5 @@
 """Removes rows that turned out to be no events of the run: see :mod:`.reread` and :mod:`.trace`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from advisor.ingest.readers.kineto import event_fields

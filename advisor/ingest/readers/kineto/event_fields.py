@@ -3,8 +3,6 @@
 Key names are data of the format, not of a trace. Such classes start with ``!``.
 """
 
-from __future__ import annotations
-
 IDS_PER_CHUNK = 1 << 20
 """Room for the events of one chunk in ``event_id``: 256 KiB hold at most 87,000 (``{},``)."""
 IDS_PER_FILE = 1 << 46

@@ -1,7 +1,5 @@
 """Streams chunks into the tables of a store, as the scanner or the parser reads them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

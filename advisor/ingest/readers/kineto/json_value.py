@@ -5,8 +5,6 @@ file's. What does not change an event's meaning is repaired: bytes that are not 
 backslashes, trailing commas and NaN; lone surrogates when it is written (:func:`clean`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

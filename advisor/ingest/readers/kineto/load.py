@@ -4,8 +4,6 @@ Regular chunks go through the scanner (:mod:`.native`), what it refuses through 
 what that cannot parse through :mod:`.repair`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

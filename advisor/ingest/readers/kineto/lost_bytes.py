@@ -5,8 +5,6 @@ leaves one place that is malformed. What stood there is told in bytes, and the n
 estimated from the mean size of those that were read beside it.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -57,7 +55,7 @@ class LostBytes:
         self.events += 1
         self.event_bytes += size
 
-    def add(self, other: LostBytes) -> None:
+    def add(self, other: "LostBytes") -> None:
         """Take over what was found in another part of the file."""
         self.places += other.places
         self.events += other.events

@@ -5,8 +5,6 @@ files that do not state their rank), or every rank has process ids of its own, n
 ``process_name`` events ("Rank 3 ...").
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

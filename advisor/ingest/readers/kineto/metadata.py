@@ -4,8 +4,6 @@ These fields stand before the events, after them, or both, and either part may b
 are read key by key: a value that cannot be parsed is skipped and the next key is looked for.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -4,8 +4,6 @@ Everything else may be anything, also a secret, under any name. So there is a li
 by name and shape (kept_fields.yaml); of the rest only the size is stored.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

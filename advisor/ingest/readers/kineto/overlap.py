@@ -5,8 +5,6 @@ nest over both files: a thread does one thing after the other, so that the spans
 (or of one recorded on two clocks) soon cross.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -6,8 +6,6 @@ partner is counted, a begin without an end at the close of the trace too. A span
 of both; where both have one, the end's counts, as the Trace Event Format says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

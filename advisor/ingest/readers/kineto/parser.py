@@ -3,8 +3,6 @@
 The other of two parsers of one grammar: :mod:`.native` gives the same rows, ten times as fast.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

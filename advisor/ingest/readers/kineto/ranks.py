@@ -1,7 +1,5 @@
 """Which file is which rank, and the rows of ``rank``, ``process_group`` and ``source``."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

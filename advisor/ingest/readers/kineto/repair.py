@@ -5,8 +5,6 @@ is read by itself (:mod:`.json_value`); what cannot be read is counted by reason
 finds where the list goes on.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

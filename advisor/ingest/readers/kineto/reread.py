@@ -7,8 +7,6 @@ that was cut inside an event (its arguments may hold a list of objects that look
 passed over, however valid it looks, and its rows are forgotten.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence

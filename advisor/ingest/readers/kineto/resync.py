@@ -6,8 +6,6 @@ what follows its end leads out of the document. A run in a list that a key names
 and one behind whose end an object closes and another one follows lies inside an event.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """One trace file on its way into the store: where it starts, what it says, how far it was read."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ may be any JSON file that lies beside the traces. And where the traces say how m
 has, no number is given beyond that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError

@@ -1,7 +1,5 @@
 """A piece of a stream that can be looked at, addressed by offsets in the whole stream."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

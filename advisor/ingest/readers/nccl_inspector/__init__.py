@@ -6,8 +6,6 @@ and GPU-measured duration of every collective of a real run. Sums go to ``nccl_c
 where no trace of that rank is there.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

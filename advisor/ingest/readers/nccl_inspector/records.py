@@ -5,8 +5,6 @@ the lines that follow it. The Inspector counts what its ring buffers overwrote: 
 lost, too.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The Inspector's records into ``nccl_choice``, ``bench``, ``timed_call``, ``event`` and others."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -80,8 +80,6 @@ its index), ``nccl_choice`` the tuning tables (``source = 'table'``) and the pri
 up to 2.23, count × element size (per rank for all_gather and reduce_scatter) from 2.24 on.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

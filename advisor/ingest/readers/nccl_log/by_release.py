@@ -1,7 +1,5 @@
 """Causes that the release of a log cannot have: its lines are named as if those were not listed."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 

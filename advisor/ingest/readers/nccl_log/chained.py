@@ -7,8 +7,6 @@ by what it says, the earlier one is the same error and no cause of its own.
 What an exception says may go on in the next lines: «1 validation error for EngineArgs».
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Loggers write a time at the front of a line, in forms of their own. A line witho
 after the last before it that has one.
 """
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from dataclasses import dataclass, field

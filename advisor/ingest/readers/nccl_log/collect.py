@@ -1,7 +1,5 @@
 """All logs of a run, line by line, into facts with their thread; then into rows with their rank."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is kept of a run's logs: parsed records with who printed them, up to a bound."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ lines wait in a slot without one. Logs to 2.14 print that line only at the end, 
 tied to its communicator later.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 They are long, and only lines of files that are read as logs are held against them.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import islice
 

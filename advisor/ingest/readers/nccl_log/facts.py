@@ -1,7 +1,5 @@
 """What parsing one line gives: small records, not yet tied to ranks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

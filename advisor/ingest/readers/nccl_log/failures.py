@@ -4,8 +4,6 @@ Only NCCL's lines say who printed them. Of the others the lines around them do: 
 the heading of a list, a launcher's report.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace

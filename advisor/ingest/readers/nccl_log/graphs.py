@@ -4,8 +4,6 @@ These blocks span lines; one parser per printing thread keeps the block that is 
 interleaved ranks do not mix.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

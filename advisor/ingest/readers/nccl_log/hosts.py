@@ -1,7 +1,5 @@
 """How NCCL calls the host that a line of another writer names, by its address or a longer name."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Logs that name a communicator together are of one job, and a job uses one versio
 up to 2.14 print no id of a communicator: there a rank that two processes hold means two jobs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +43,7 @@ class Told:
         if line.comm_id is not None:
             self.communicators.add(line.comm_id)
 
-    def takes(self, other: Told) -> None:
+    def takes(self, other: "Told") -> None:
         """Add what another log of the same job tells."""
         self.paths += other.paths
         self.versions |= other.versions

@@ -4,8 +4,6 @@ Programs say in the same few words that something went wrong. One such word is n
 that trained on or reported its end did not die of it, so that what is found here is probable only.
 """
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from dataclasses import dataclass, field, replace

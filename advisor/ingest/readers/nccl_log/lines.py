@@ -1,7 +1,5 @@
 """Single lines of the log → records. Each parser knows one form over all versions."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

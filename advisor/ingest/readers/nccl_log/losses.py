@@ -1,7 +1,5 @@
 """What is lost of a log's messages: where writers collided, bytes were damaged, a file was cut."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ number before a line: that of a rank where each rank is a task of its own, which
 line behind such a number names another rank.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 Lightning prints once in each process which rank it is, and of how many.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ It prints them itself, after ``NET/OFI``. Forms: nccl_ofi_net.c, nccl_ofi_rdma.c
 and platform-aws.c of https://github.com/aws/aws-ofi-nccl, versions 1.4 to 1.17.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One file of a job's output: what its readers keep between its lines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from advisor.ingest.readers.nccl_log.last_words import LastWords

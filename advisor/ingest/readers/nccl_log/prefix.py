@@ -1,7 +1,5 @@
 """Who printed a line: NCCL's prefix, wherever in the line launchers and other writers left it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

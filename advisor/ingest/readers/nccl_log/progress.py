@@ -7,8 +7,6 @@ next one began: with its banner, or with lines that the file began with.
 Where srun or mpirun mark the lines of every task, one without a mark is the batch script's.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

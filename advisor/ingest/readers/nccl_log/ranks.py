@@ -5,8 +5,6 @@ bus id) that holds the rank. Logs before 2.16 print no id: there a process's fir
 communicator of a size is everyone's, unless a rank of it is held twice: then connections tell.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

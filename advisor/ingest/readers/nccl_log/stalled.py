@@ -1,7 +1,5 @@
 """Lists of those that did not come, a line for each: Horovod's ranks, tasks of a JAX job."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

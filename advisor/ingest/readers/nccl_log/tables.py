@@ -5,8 +5,6 @@ headings and three cells (PAT offers only one protocol slot per heading group), 
 assigned by position within the algorithms that the block names.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Any

@@ -5,8 +5,6 @@ alternate: each writer (what stands before its lines, without numbers that chang
 itself. What ends a traceback is its first line without indentation, whatever it is called.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

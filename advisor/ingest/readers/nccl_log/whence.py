@@ -3,8 +3,6 @@
 Such a line stands behind lines of any process, so the one that printed last says nothing of it.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

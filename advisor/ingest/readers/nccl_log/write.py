@@ -1,7 +1,5 @@
 """A parsed log into ``topology``, ``link`` and ``nccl_choice``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict

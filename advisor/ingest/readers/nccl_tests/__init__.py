@@ -3,8 +3,6 @@
 A file that holds NCCL's own log lines as well gives both: see :mod:`..nccl_log`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

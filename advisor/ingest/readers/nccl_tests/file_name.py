@@ -1,7 +1,5 @@
 """The operation that the name of a file tells, where its table does not."""
 
-from __future__ import annotations
-
 import re
 from pathlib import PurePath
 

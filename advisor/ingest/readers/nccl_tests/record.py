@@ -1,7 +1,5 @@
 """One measurement of nccl-tests, whatever file it came from."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -35,7 +33,7 @@ class Measurement(NamedTuple):
     apart: int | None = None
 
     @classmethod
-    def timed(cls, op: str, ranks: int | None, size_bytes: int, time_us: float) -> Measurement:
+    def timed(cls, op: str, ranks: int | None, size_bytes: int, time_us: float) -> "Measurement":
         """One of which only the time is printed: bandwidths are the message's over it."""
         algbw = size_bytes / time_us / 1e3
         factor = bus_factor(op, ranks)

@@ -4,8 +4,6 @@ A record each half of a row (src/common.cu of rccl-tests, Reporter): in a JSON l
 line without it, or a line of CSV below a header with the same names in other letters.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

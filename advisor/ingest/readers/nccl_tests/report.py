@@ -4,8 +4,6 @@ Format after ``src/util.cu`` and ``src/common.cu`` of nccl-tests (layout version
 NaN and the root are strings, and the device list holds one entry per process.
 """
 
-from __future__ import annotations
-
 from pathlib import PurePath
 from typing import Any
 

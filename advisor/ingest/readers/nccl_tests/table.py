@@ -4,8 +4,6 @@ What its lines do not name is read off its figures: bus over algorithm bandwidth
 operation and the ranks (doc/PERFORMANCE.md of nccl-tests).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

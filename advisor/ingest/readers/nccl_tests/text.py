@@ -6,8 +6,6 @@ there are and which is which is taken from it, so old layouts (``error``), new o
 in two is put together again.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import PurePath

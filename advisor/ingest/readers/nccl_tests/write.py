@@ -1,7 +1,5 @@
 """Measurements of a benchmark into the ``bench`` table."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath

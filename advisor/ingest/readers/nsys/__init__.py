@@ -4,8 +4,6 @@
 ties NCCL's NVTX ranges (and their payloads) to kernels, ``exports`` writes the events.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from advisor.ingest.readers.nsys.pages import MAGIC, Losses, Pages

@@ -1,7 +1,5 @@
 """Kernels, copies and synchronisation of an export as ``event`` rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads the Nsight Systems exports of a run, and tells what each of them leaves out."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

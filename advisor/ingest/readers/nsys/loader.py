@@ -1,7 +1,5 @@
 """What loading an export needs at hand: its processes, its clock, and where rows go."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ in whose range it was launched; calls between ncclGroupStart and ncclGroupEnd ar
 latter. Exports without payloads (``--include-blobs=false``) still give the operation.
 """
 
-from __future__ import annotations
-
 import bisect
 import struct
 from collections import Counter

@@ -5,8 +5,6 @@ plain tables are read here, and an authorizer denies everything else. Where sqli
 what is left of the file is salvaged (:mod:`.salvage`) and the queries go on there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3

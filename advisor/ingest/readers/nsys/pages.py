@@ -5,8 +5,6 @@ sqlite gives up a table at its first missing page. Its file format is public and
 is read here and every one that is not is counted. Nothing is written and no SQL is run.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Iterator
@@ -96,7 +94,7 @@ class Pages:
         self.expected = int.from_bytes(head[28:32], "big") if same else self.present
         self.missing = max(0, self.expected - whole)
 
-    def __enter__(self) -> Pages:
+    def __enter__(self) -> "Pages":
         return self
 
     def __exit__(self, *_: object) -> None:

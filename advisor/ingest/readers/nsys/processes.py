@@ -4,8 +4,6 @@ The rank comes from, in this order: NCCL's own NVTX payload (``ncclCommInitRank`
 environment of a single-process capture, the file's name (``rank3``), else the order of devices.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass

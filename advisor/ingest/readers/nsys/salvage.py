@@ -5,8 +5,6 @@ new database in a temporary folder. That one is whole, so the queries on it need
 file itself is only read; the copy is never larger, since no page is read twice.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 from collections.abc import Iterator

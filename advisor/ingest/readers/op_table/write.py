@@ -4,8 +4,6 @@ All of it is SQL inside the store (read.sql, write.sql), so that a table of any 
 Python per row.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any

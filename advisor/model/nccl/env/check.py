@@ -5,8 +5,6 @@ without a release all of them are reported. The guide's class tells whether a va
 in scripts (S) or is for debugging only (D).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """NCCL_ALGO and NCCL_PROTO: what they break, force and forbid."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """One thing to know about one setting."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, NamedTuple
 
 Severity = Literal["error", "warning", "info"]

@@ -1,7 +1,5 @@
 """What is known of single settings (statements.yaml): costs, new names, other programs' names."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

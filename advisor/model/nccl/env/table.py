@@ -4,8 +4,6 @@ The table is written from NCCL's sources, release by release, and of releases wh
 out from their libraries, by ``python -m benchmarks.nccl_source.variables``.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """Words in values that NCCL does not know and passes over without a message."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches

@@ -4,8 +4,6 @@ All three release the interpreter's lock while they work. Queues are short, so t
 bounded whatever the traces' size.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import Empty, Full, Queue

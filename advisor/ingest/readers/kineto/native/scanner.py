@@ -1,7 +1,5 @@
 """One scanner and the batch that it fills: chunks in, Arrow batches of both tables out."""
 
-from __future__ import annotations
-
 import ctypes
 import secrets
 from array import array

@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.ingest.readers.kineto.metadata_fields import allowed_fields
-from advisor.metrics.compare.figures import figures
-from advisor.metrics.compare.jobs import SAME, unlike
-from advisor.metrics.compare.runs import step_difference
 from advisor.metrics.compare.tried import Tried
-from advisor.metrics.models.roofline import arithmetic
-from advisor.metrics.models.workload import said_of_itself
 
 if TYPE_CHECKING:
     from advisor.api import Run
@@ -44,6 +39,11 @@ def tried(run: Run, folder: Path, load: Callable[[Path], Run]) -> Tried | None:
     changed = _changed(run, earlier)
     if not changed:
         return None
+    from advisor.metrics.compare.figures import figures
+    from advisor.metrics.compare.jobs import SAME, unlike
+    from advisor.metrics.compare.runs import step_difference
+    from advisor.metrics.models.roofline import arithmetic
+
     with load(earlier) as other:
         base, own = (figures(one.store.con, "run") for one in (other, run))
         flops = [arithmetic(one.store.con, "run").flops for one in (other, run)]
@@ -71,6 +71,8 @@ def _changed(run: Run, earlier: Path) -> dict[str, tuple[Any, Any]]:
     trace = earlier / f"rank{first[0]}.json.gz" if first else None
     if first is None or trace is None or not trace.is_file():
         return {}
+    from advisor.metrics.models.workload import said_of_itself
+
     old, new = _settings(_head(trace)), _settings(said_of_itself(first[1]))
     pairs = {name: (old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]} if old and new else {}

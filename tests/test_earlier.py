@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +96,9 @@ def test_only_numbered_folders_stand_in_a_row(tmp_path: Path) -> None:
     before = {path.name: earlier.before(path) for path in tmp_path.iterdir()}
     assert before == {"t": None, "t-2": tmp_path / "t", "t-4": None, "run-1": None}
     assert earlier._head(tmp_path / "t" / "rank0.json.gz") == {}
+
+
+def test_what_compares_is_imported_where_there_is_something_to_compare() -> None:
+    code = "import sys, advisor.earlier; print('advisor.metrics.compare.figures' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

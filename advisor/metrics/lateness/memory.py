@@ -8,6 +8,7 @@ kernels tell that, without recorded shapes.
 from collections.abc import Sequence
 from typing import Any
 
+from advisor.metrics.lateness.per_step import MORE_OPERATORS
 from advisor.metrics.timeline.content import MATRIX
 from advisor.statistics import binomial_tail
 from advisor.store.columns import rows
@@ -23,8 +24,6 @@ _KERNELS = """
     FROM kernel own JOIN kernel other USING (name, calls)
     WHERE own.rank = $4 AND other.rank <> $4 GROUP BY own.matrix, name, own.calls, own.ns
 """
-# Kernels that differ by no more than more operators do (reasons.py) take as long.
-_AS_LONG = 1.02
 _CHANCE = 0.01
 
 
@@ -37,7 +36,7 @@ def memory_pace(con: Any, run: str, rank: int, peers: Sequence[int], needed: flo
     found = rows(con, _KERNELS, [run, [rank, *peers], MATRIX, rank])
     products = [(own, usual) for matrix, own, usual in found if matrix]
     others = [(own, usual) for matrix, own, usual in found if not matrix]
-    if not products or _ratio(products) > _AS_LONG:
+    if not products or _ratio(products) > MORE_OPERATORS:
         return None
     slower = sum(own >= (1 + needed) * usual for own, usual in others)
     by_chance = (len(peers) + 1) * binomial_tail(slower, len(others), 0.5)

@@ -8,17 +8,24 @@ from numpy.typing import NDArray
 
 from advisor.metrics.host.overlap import Beside
 from advisor.metrics.lateness.blame import Arrivals
+from advisor.metrics.lateness.per_step import (
+    MORE_OPERATORS,
+    covered_per_step,
+    idle_per_step,
+    more_per_step,
+    operators_begun,
+    operators_per_step,
+    unasked,
+)
 from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.metrics.timeline.timeline import COMPUTE, Timeline
+from advisor.metrics.timeline.timeline import Timeline
 from advisor.statistics import floor_tail, sign_flip_tail
 from advisor.store.columns import MISSING
 
-# A rank that runs this many times the others' operators has more of them to do, if that explains
-# this share of the time that it computes longer: one more on a slow rank does not.
-_MORE_OPERATORS = 1.02
+# A cause explains this share of the time that a rank computes longer.
 _EXPLAINED = 0.5
 # A host this share of what its device idles slower than its peers' hosts is late by itself: theirs
 # lose time of their own meanwhile, which the replay takes out of what its delay costs. So is a
@@ -128,23 +135,23 @@ def reason_of(
     if lines[rank].on_device and 2 * by_transfers > excess and not by_host:
         return Reason("slow-transfer-before", evidence)
     if compute >= idle and not by_host:
-        longer_ns, longer_share = _more_per_step(
-            rank, items, lambda r: _per_step(occupancy[r].compute, steps[r])
+        longer_ns, longer_share = more_per_step(
+            rank, items, lambda r: covered_per_step(occupancy[r].compute, steps[r])
         )
         evidence["computes_longer_ns_per_step"] = round(longer_ns)
         if lines[rank].on_device and longer_ns < _BEHIND * cost_ns:
             # Who waits for another computes later there and less elsewhere (a stage of a pipeline);
             # so does who asks late for calls that run beside compute, once it has idled or copied.
-            idles_longer_ns, _ = _more_per_step(
-                rank, items, lambda r: _idle_per_step(occupancy[r], steps[r])
+            idles_longer_ns, _ = more_per_step(
+                rank, items, lambda r: idle_per_step(occupancy[r], steps[r])
             )
-            copies_longer_ns, _ = _more_per_step(
-                rank, items, lambda r: _per_step(occupancy[r].exposed_memory, steps[r])
+            copies_longer_ns, _ = more_per_step(
+                rank, items, lambda r: covered_per_step(occupancy[r].exposed_memory, steps[r])
             )
             if copies_longer_ns >= max(idles_longer_ns, _BEHIND * cost_ns) and not by_host:
                 return Reason("slow-copies", evidence)
-            unasked_ns, _ = _more_per_step(
-                rank, items, lambda r: _per_step(_unasked(lines[r], occupancy[r]), steps[r])
+            unasked_ns, _ = more_per_step(
+                rank, items, lambda r: covered_per_step(unasked(lines[r], occupancy[r]), steps[r])
             )
             by_host = (
                 idle + asked_late >= _BEHIND * excess
@@ -156,7 +163,7 @@ def reason_of(
                 evidence["unasked_ns_per_step"] = round(unasked_ns)
     if compute >= idle and not by_host:
         surplus = operators - usual_operators
-        more = surplus > (_MORE_OPERATORS - 1) * usual_operators and (
+        more = surplus > (MORE_OPERATORS - 1) * usual_operators and (
             surplus * usual_compute >= _EXPLAINED * compute * usual_operators
         )
         needed = _EXPLAINED * compute / usual_compute if usual_compute else 0.0
@@ -164,8 +171,8 @@ def reason_of(
             # Its peers computed in other stretches what it does in these: steps hold all of both.
             needed = min(needed, _EXPLAINED * longer_share)
         if more:  # a peer may run in other stretches what it runs in these
-            begun = _more_per_step(rank, items, lambda r: _operators_per_step(lines[r], steps[r]))
-            more = begun[1] > _MORE_OPERATORS - 1
+            begun = more_per_step(rank, items, lambda r: operators_per_step(lines[r], steps[r]))
+            more = begun[1] > MORE_OPERATORS - 1
         found = compare(rank, peers, needed) if compare else Compared(None, None)
         evidence |= found._asdict()
         many = surplus / max(usual_operators, 1) if more else 0.0
@@ -217,50 +224,6 @@ def _slow_launches(
     return {"launch_ns": round(launches[rank]), "usual_launch_ns": round(usual)}
 
 
-def _more_per_step(
-    rank: int, items: Sequence[Arrivals], per_step: Callable[[int], float]
-) -> tuple[float, float]:
-    """By how much a rank's figure exceeds the median of a group's others, and by what share."""
-    groups = {item.ranks for item in items if rank in item.ranks and len(item.ranks) > 1}
-    own = {r: per_step(r) for r in set().union(*groups)}
-    usual = [float(np.median([own[r] for r in group if r != rank])) for group in groups]
-    return max(
-        ((own[rank] - median, own[rank] / median - 1 if median else 0.0) for median in usual),
-        default=(0.0, 0.0),
-    )
-
-
-def _per_step(spent: Intervals, steps: Steps) -> float:
-    """How much of a used step some times of a rank cover, ns."""
-    start, end = steps.used_windows
-    return float(spent.covered(start, end).mean()) if start else 0.0
-
-
-def _idle_per_step(occupancy: Occupancy, steps: Steps) -> float:
-    """How long a rank's device runs nothing in a used step, ns."""
-    start, end = steps.used_windows
-    runs = occupancy.busy.covered(start, end)
-    return float((np.subtract(end, start) - runs).mean()) if start else 0.0
-
-
-def _unasked(line: Timeline, occupancy: Occupancy) -> Intervals:
-    """When a rank computed nothing and its host had not launched what comes next: its device idles,
-    or transfers with nothing beside."""
-    low, high = occupancy.compute.end[:-1], occupancy.compute.start[1:]
-    computes = np.flatnonzero(line.kind == COMPUTE)
-    at = computes[np.minimum(np.searchsorted(line.start[computes], high), len(computes) - 1)]
-    launch = np.where(line.launch[at] == MISSING, low, line.launch[at]) if len(low) else low
-    late = launch > low
-    return Intervals.of(low[late], np.minimum(launch, high)[late])
-
-
-def _operators_per_step(line: Timeline, steps: Steps) -> float:
-    """How many operators a rank begins in a used step."""
-    start, end = steps.used_windows
-    counts = np.searchsorted(line.compute_starts, end) - np.searchsorted(line.compute_starts, start)
-    return float(counts.mean()) if start else 0.0
-
-
 def _by_chance(
     rank: int,
     peers: Sequence[int],
@@ -298,14 +261,14 @@ def _of_compute(found: Compared, needed: float, surplus: float, on_device: bool)
     ``needed`` is the share of it that a cause has to explain, ``surplus`` how many more operators
     the rank ran than its peers (0.1: a tenth more) where those explain it, else 0.
     """
-    if found.work is not None and found.work - 1 >= max(needed, _MORE_OPERATORS - 1):
+    if found.work is not None and found.work - 1 >= max(needed, MORE_OPERATORS - 1):
         return "more-work"
     if found.memory_pace is not None or (found.pace is not None and found.pace - 1 >= needed):
         return "slow-compute"
     if surplus > 0:
         # A slow rank's stretches last longer and so hold more operators, up to its pace and more.
         pace = found.pace or 1.0
-        slow = pace - 1 >= _EXPLAINED * surplus and pace >= max(found.work or 1, _MORE_OPERATORS)
+        slow = pace - 1 >= _EXPLAINED * surplus and pace >= max(found.work or 1, MORE_OPERATORS)
         return "slow-compute" if slow else "more-work"
     if found.mean_pace is not None and found.mean_pace - 1 >= needed:
         return "slow-compute"
@@ -351,9 +314,8 @@ def _parts(
     if not line.on_device and len(loads):
         inside = (own.compute & loads).covered(low, high)
         compute, idle = compute - inside, idle + inside
-    begun = line.compute_starts
     at_begin = begin_idle[rank].covered(low, high)
     loader = loads.covered(low, high)
-    count = np.searchsorted(begun, high) - np.searchsorted(begun, low)
+    count = operators_begun(line, low, high)
     copies = own.exposed_memory.covered(low, high)
     return np.stack([compute, idle, at_begin, loader, count, copies, lost]).astype(np.int64)

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from advisor.metrics.lateness.per_step import MORE_OPERATORS, operators_begun
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.timeline import Timeline
 
 # Once may be anything; a clock that is held down stays so for longer than a step.
 _FEWEST = 2
-_AS_MANY = 1.02  # times the kernels of its other steps, as in the reasons
 
 
 def slow_steps(
@@ -32,15 +32,14 @@ def slow_steps(
     for rank in ranks:
         start, end = steps[rank].used_windows
         computes.append(occupancy[rank].compute.covered(start, end))
-        at = lines[rank].compute_starts
-        begun.append(np.searchsorted(at, end) - np.searchsorted(at, start))
+        begun.append(operators_begun(lines[rank], start, end))
     times, kernels = np.array(computes, dtype=np.float64), np.array(begun, dtype=np.float64)
     usual, usual_kernels = (np.median(of, axis=1, keepdims=True) for of in (times, kernels))
     if not (usual > 0).all():
         return {}
     times /= usual
     times /= np.median(times, axis=0)
-    as_many = kernels <= _AS_MANY * usual_kernels
+    as_many = kernels <= MORE_OPERATORS * usual_kernels
     found = {}
     for place, rank in enumerate(ranks):
         others = np.delete(times, place, axis=0)

@@ -95,7 +95,7 @@ def line_of(node: Any, location: Sequence[int | str]) -> int:
     return int(line)
 
 
-def validate(document: Any, model: type[M], *, source: str, node: Any = None) -> M:
+def validate(document: Any, model: type[M], *, source: str) -> M:
     """Validate a parsed document; all mistakes in one AdvisorError, one line each, with lines."""
     try:
         return model.model_validate(plain(document))
@@ -106,7 +106,7 @@ def validate(document: Any, model: type[M], *, source: str, node: Any = None) ->
             location = [part for part in outer if not _is_union_tag(part)]
             if problem["type"] == "extra_forbidden" or not _is_union_tag(last):
                 location.append(last)
-            line = line_of(node if node is not None else document, location)
+            line = line_of(document, location)
             lines.append((line, f"{source}:{line}: {_describe(problem, location, model)}"))
         lines.sort()
         raise AdvisorError(

@@ -107,9 +107,7 @@ class Workload(FileModel):
         """A copy in which a setting is as if it had not been given."""
         return Workload.model_validate(self.model_dump(exclude_unset=True, exclude={name}))
 
-    def with_settings(
-        self, settings: dict[str, Any], *, origin: str = "command line"
-    ) -> "Workload":
+    def with_settings(self, settings: dict[str, Any]) -> "Workload":
         """A copy with some settings replaced (dotted names reach inside). Raises AdvisorError."""
         document = self.model_dump(exclude_unset=True)
         for name, value in settings.items():
@@ -118,13 +116,13 @@ class Workload(FileModel):
             for parent in parents:
                 target = target.setdefault(parent, {})
                 if not isinstance(target, dict):
-                    raise AdvisorError(f"'{parent}' has no settings inside", where=origin)
+                    raise AdvisorError(f"'{parent}' has no settings inside", where="command line")
             target[last] = value
         try:
             return Workload.model_validate(document)
         except ValidationError as error:
             lines = [_one_line(problem) for problem in error.errors()]
-            raise AdvisorError("\n".join(lines), where=origin) from error
+            raise AdvisorError("\n".join(lines), where="command line") from error
 
 
 def load_workload(path: Path) -> Workload:

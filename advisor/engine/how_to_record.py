@@ -9,16 +9,16 @@ _BY_ITSELF = {"vLLM": "record-vllm", "SGLang": "record-sglang"}
 """Engines whose servers record themselves, every rank (docs/capture-jobs.md)."""
 
 
-def more_steps(sandbox: Sandbox, steps: int = STEPS) -> list[str]:
-    """How to record at least ``steps`` steps."""
+def more_steps(sandbox: Sandbox) -> list[str]:
+    """How to record as many steps as a diagnosis needs."""
     if _by_nsys(sandbox):
         is_torch = sandbox.holds("facts", "is_torch", {})
-        return [say(SENTENCES, "nvtx-steps", {"steps": steps, "is_torch": is_torch})]
+        return [say(SENTENCES, "nvtx-steps", {"steps": STEPS, "is_torch": is_torch})]
     if _by_profile(sandbox):
-        return [say(SENTENCES, "profile-again", {"steps": steps})]
+        return [say(SENTENCES, "profile-again", {"steps": STEPS})]
     if _of_inference(sandbox):
-        return [say(SENTENCES, "record-inference", {"steps": steps})]
-    return [say(SENTENCES, "record", {"steps": steps, "missing": False})]
+        return [say(SENTENCES, "record-inference", {"steps": STEPS})]
+    return [say(SENTENCES, "record", {"steps": STEPS, "missing": False})]
 
 
 def all_ranks(sandbox: Sandbox, *, missing: bool = False) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from pydantic import create_model
 
@@ -18,9 +18,8 @@ _ShapeFile: type[FileModel] = create_model(  # type: ignore[call-overload]
     "_ShapeFile",
     __base__=FileModel,
     **{
-        item.name: (kind, ... if item.default is MISSING else item.default)
+        item.name: (item.type, ... if item.default is MISSING else item.default)
         for item in fields(TransformerShape)
-        for kind in (get_type_hints(TransformerShape, include_extras=True)[item.name],)
     },
 )
 """The fields of TransformerShape, as a YAML file."""

@@ -18,7 +18,7 @@ from advisor.metrics.links import (
     slow_location,
 )
 from advisor.metrics.links.named import LIKELY, SURE
-from advisor.metrics.rings.nccl import LOW_LATENCY, SIMPLE, Protocol, ends_after, paths, paths_after
+from advisor.metrics.rings.nccl import LOW_LATENCY, SIMPLE, Protocol, ends_after, paths_after
 from tests.metrics.nccl_rings import (
     SLICE_BYTES,
     Ask,
@@ -182,7 +182,7 @@ def test_long_rings_end_as_the_paths_through_them_take() -> None:
     rng = np.random.default_rng(7)
     takes, starts = rng.uniform(0.1, 1.0, (2, 9)), rng.uniform(0.0, 30.0, 9)
     ends = ends_after("all_reduce", np.repeat(starts[:, None, None], 2, axis=1), takes, (3,))[0]
-    through = paths("all_reduce", takes, 3)
+    (through,) = paths_after("all_reduce", takes, (3,))
     assert ends[:, :, 0] == pytest.approx((through + starts).max(axis=2))
 
 
@@ -193,7 +193,7 @@ def test_low_latency_protocols_hold_four_times_as_many_chunks_between_two_ranks(
     takes[0, slow] = times
     chunks = {}
     for protocol in (SIMPLE, LOW_LATENCY):
-        left = paths("all_gather", takes, protocol=protocol)[0].max(axis=1)
+        left = paths_after("all_gather", takes, (1,), protocol=protocol)[0][0].max(axis=1)
         assert left.argmax() == slow + 1
         chunks[protocol] = (left[slow + 1] - left[slow]) / (protocol.slices * times)
     assert chunks[LOW_LATENCY] == pytest.approx(4 * chunks[SIMPLE], rel=0.1)
@@ -256,7 +256,7 @@ def test_ends_of_a_ring_as_its_slices_pass_one_by_one(op: str, loops: int, late:
     rates[slow] = 0.4
     takes = SLICE_BYTES / np.array([rates])
     delays = np.array([0.0, 0.0, 0.0, late, late, 0.0])  # of the edges of one host
-    found = paths(op, takes, loops, delays=delays)[0]
+    found = paths_after(op, takes, (loops,), delays=delays)[0][0]
     assert late or found.max(axis=1).argmax() == slow + 1
     for starts in ([0.0] * count, [3e6, 0.0, 0.0, 8e6, 0.0, 1e6]):
         ends = np.array(_ring(op, size, starts, rates, delays.tolist()))
@@ -270,7 +270,7 @@ def test_what_one_loop_leaves_is_on_the_way_to_three(protocol: Protocol) -> None
     written = np.arange(7) % 3 > 0
     found = paths_after("all_reduce", takes, (1, 3, 9), written, delays, protocol)
     for loops, own in zip((1, 3, 9), found, strict=True):
-        alone = paths("all_reduce", takes, loops, written, delays, protocol)
+        (alone,) = paths_after("all_reduce", takes, (loops,), written, delays, protocol)
         assert own.tolist() == alone.tolist()
 
 

@@ -84,12 +84,17 @@ def _first_use(it: Situation, shares: Shares) -> Decision | None:
     return Decision(VerdictKind.LOSSY, "idle") if first else None
 
 
+def _best(it: Situation, least: float) -> Decision | None:
+    """The best, unless transfers of unknown size take longer."""
+    found = best(it, least)
+    hidden = found is not None and found.finding is not None and hides_more(it, found.finding)
+    return None if hidden else found
+
+
 def _large(it: Situation, shares: Shares) -> Decision | None:
-    found = best(it, LARGE)
+    found = _best(it, LARGE)
     if found is None or found.finding is None:
         return found
-    if hides_more(it, found.finding):
-        return None
     if found.kind is VerdictKind.SURE:
         return found
     # What is itself but probable does not stand before what would give more than its high end, nor
@@ -102,11 +107,9 @@ def _large(it: Situation, shares: Shares) -> Decision | None:
 
 
 def _small(it: Situation, shares: Shares) -> Decision | None:
-    found = best(it, SMALL)
+    found = _best(it, SMALL)
     if found is None or found.finding is None:
         return found
-    if hides_more(it, found.finding):
-        return None
     # It does not stand before what is only possible, before waiting that is worth a warning, nor
     # itself too small for one before what a healthy run is told to look at, where that gives more.
     most_ns = found.finding.most_ns()

@@ -117,7 +117,6 @@ def link_row(
     *,
     calls: int,
     expected_from: str,
-    expected_gbps: float | None = None,
     p_value: float | None = None,
     evidence: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -128,11 +127,10 @@ def link_row(
         for cut in cuts
     ]
     measured = bandwidth(data, culprit)
-    if expected_gbps is None and measured is not None:
-        expected_gbps = measured / (1 - share[1])
-        # An order of ends tells a delay; what a link carries only calls that move it tell.
-        if expected_from == "stagger" and not _reached(data, culprit, expected_gbps):
-            expected_gbps = None
+    expected_gbps = None if measured is None else measured / (1 - share[1])
+    # An order of ends tells a delay; what a link carries only calls that move it tell.
+    if expected_gbps and expected_from == "stagger" and not _reached(data, culprit, expected_gbps):
+        expected_gbps = None
     return {
         **_place(data, culprit),
         "calls": calls,

@@ -40,27 +40,6 @@ MOST_LOOPS = 3
 _LONG_AGO = -1e6  # in times of a slice
 
 
-def paths(
-    op: str,
-    takes: Floats,
-    loops: int = 1,
-    written: NDArray[np.bool_] | None = None,
-    delays: Floats | float = 0.0,
-    protocol: Protocol = SIMPLE,
-) -> Floats:
-    """Row per ring, position i, position j: from the arrival of j to when i leaves.
-
-    j is so late that all others wait for it. With fixed times on the edges a ring is linear in max
-    and plus: i leaves at the latest of arrival j plus path (i, j), whoever comes when.
-    ``takes``: what a slice takes over the edge out of each position, row per ring, in any unit.
-    ``loops``: how often all operations are gone through, chunk by chunk of a large message.
-    ``written``: the edges over which the sender's own kernel writes, which takes it that long.
-    ``delays``: by how much later what goes over each edge arrives, and the word that its buffer is
-    free again; as ``takes``.
-    """
-    return paths_after(op, takes, (loops,), written, delays, protocol)[0]
-
-
 def paths_after(
     op: str,
     takes: Floats,
@@ -69,7 +48,17 @@ def paths_after(
     delays: Floats | float = 0.0,
     protocol: Protocol = SIMPLE,
 ) -> list[Floats]:
-    """``paths`` by number of loops, in ascending order: what fewer leave is on the way to more."""
+    """By number of loops, in ascending order: what fewer leave is on the way to more.
+
+    Each a row per ring, position i, position j: from the arrival of j to when i leaves. j is so
+    late that all others wait for it. With fixed times on the edges a ring is linear in max and
+    plus: i leaves at the latest of arrival j plus path (i, j), whoever comes when.
+    ``takes``: what a slice takes over the edge out of each position, row per ring, in any unit.
+    ``loops``: how often all operations are gone through, chunk by chunk of a large message.
+    ``written``: the edges over which the sender's own kernel writes, which takes it that long.
+    ``delays``: by how much later what goes over each edge arrives, and the word that its buffer is
+    free again; as ``takes``.
+    """
     count = takes.shape[-1]
     starts: Floats = np.full((count, takes.shape[0], count), _LONG_AGO * takes.max())
     starts[np.arange(count), :, np.arange(count)] = 0.0

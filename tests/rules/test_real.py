@@ -247,7 +247,6 @@ def test_a_scan_for_unused_parameters_is_seen_beside_small_calls(fixtures_dir: P
             "lab-fsdp2-slow-link",
             [
                 "FSDP2: reduce in bf16; a param_dtype that you set stays beside it.\nfully_shard(",
-                "FSDP1: reduce in bf16; a param_dtype that you set stays beside it.\nFullySharded",
             ],
         ),
         (
@@ -259,7 +258,7 @@ def test_a_scan_for_unused_parameters_is_seen_beside_small_calls(fixtures_dir: P
 def test_narrow_gradients_are_advised_in_the_words_of_the_strategy(
     fixtures_dir: Path, folder: str, begins: list[str]
 ) -> None:
-    """A hook of DDP can be registered on no FSDP model, and the other way round.
+    """A hook of DDP can be registered on no FSDP model, FSDP1's argument given to no FSDP2 call.
 
     Beside the slow link of one, which costs all that narrow gradients may give, they are no advice.
     """

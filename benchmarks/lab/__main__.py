@@ -1,4 +1,4 @@
-"""``python -m benchmarks.lab record | score | show | clean``: see README.md beside this file."""
+"""``python -m benchmarks.lab record | score | settle | show | clean``: README.md here."""
 
 from __future__ import annotations
 
@@ -62,6 +62,10 @@ def main() -> int:
     others = commands.add_parser("shared", help="score other people's recordings of known truth")
     others.add_argument("folder", type=Path, nargs="?", help="default: ../shared/data")
     others.add_argument("--results", type=Path, default=SHARED, help="file to write")
+    settling = commands.add_parser("settle", help="what a change gives a recorded case, measured")
+    settling.add_argument("folder", type=Path, help="of one case")
+    settling.add_argument("changes", nargs="+", metavar="FIELD=VALUE", help="bucket_cap_mb=25")
+    settling.add_argument("--rounds", type=int, default=4)
     commands.add_parser("clean", help="remove what a killed lab left behind")
     return _COMMANDS[(arguments := parser.parse_args()).command](arguments)
 
@@ -158,6 +162,18 @@ def _shared(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _settle(arguments: argparse.Namespace) -> int:
+    reason = hosts.unavailable()
+    if reason:
+        print(f"the lab cannot run here: {reason}", file=sys.stderr)
+        return 2
+    from benchmarks.lab import settle
+
+    changed = settle.changes(arguments.changes)
+    print(settle.settle(arguments.folder, changed, rounds=arguments.rounds, say=_say))
+    return 0
+
+
 def _clean(_arguments: argparse.Namespace) -> int:
     removed = hosts.clean()
     print("\n".join(removed) if removed else "nothing left behind")
@@ -179,6 +195,7 @@ _COMMANDS = {
     "list": _list,
     "predict": _predict,
     "shared": _shared,
+    "settle": _settle,
     "clean": _clean,
 }
 

@@ -157,6 +157,7 @@ def test_force_knows_a_report_again(
     assert _run(capsys, *command, "--force")[0] == 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_force_knows_reports_with_merged_findings_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

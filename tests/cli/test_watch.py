@@ -169,6 +169,7 @@ def folder(tmp_path: Path, fixtures_dir: Path, naps: Callable[[Nap], None]) -> P
     return place
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_round_writes_what_was_asked_for_anew(folder: Path, tmp_path: Path) -> None:
     out, store = tmp_path / "out", tmp_path / "run.duckdb"

@@ -80,6 +80,7 @@ def test_where_clocks_differ_a_link_that_is_not_seen_is_not_excluded(
     assert "advisor probe" in verdict.next_steps[0]
 
 
+@pytest.mark.long
 def test_two_hosts_are_not_sent_to_compare_their_one_link(fixtures_dir: Path) -> None:
     two = "UPDATE rank SET host = CASE WHEN rank < 2 THEN 'a' ELSE 'b' END"
     report = shifted(fixtures_dir / "lab-ddp-slow-link", ONE_HOST, two)

@@ -192,6 +192,7 @@ def _two_jobs(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_dumps_and_logs_in_folders_of_their_own_become_runs(tmp_path: Path) -> None:
     _two_jobs(tmp_path)
@@ -255,6 +256,7 @@ def test_jobs_that_sizes_tell_apart_are_told_apart_by_folders_too(tmp_path: Path
     assert names == [*(f"of-2-ranks-{name}" for name in sorted(TWO)), "of-8-ranks"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_logs_of_several_jobs_beside_traces_of_several_are_runs_of_their_own(
     tmp_path: Path,

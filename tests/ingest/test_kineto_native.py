@@ -158,6 +158,7 @@ def test_keys_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [stream for (stream,) in rows] == streams
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_more_names_than_it_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """GIVEN a hundred thousand distinct names THEN batches end early and nothing is lost."""

@@ -222,6 +222,7 @@ def test_killed_workers_lose_no_rank_and_double_none(cluster: _Nodes, tmp_path: 
     assert not list(folder.rglob("*.partial"))
 
 
+@pytest.mark.long
 def test_a_trace_that_kills_every_worker_is_named_and_the_others_are_read(
     cluster: _Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

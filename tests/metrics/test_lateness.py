@@ -20,6 +20,7 @@ from advisor.metrics.steps.annotated import Step, Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
 from tests.metrics.test_recordings import Traces, derived, recording
+from tests.support.marks import long
 
 MS = 1_000_000
 EPOCH = 1_700_000_000_000_000_001  # an odd number of ns, which no double holds
@@ -164,7 +165,9 @@ def test_a_peer_that_transfers_in_another_call_does_not_wait() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lab-ddp-slow-rank", "lab-zero1-pauses", "lab-fsdp2-slow-link"])
+@pytest.mark.parametrize(
+    "name", ["lab-ddp-slow-rank", *long("lab-zero1-pauses", "lab-fsdp2-slow-link")]
+)
 def test_nobody_is_waited_for_longer_than_breakdowns_have_waiting(
     fixtures_dir: Path, name: str
 ) -> None:

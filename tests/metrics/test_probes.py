@@ -115,6 +115,7 @@ def test_a_place_is_the_traces_only_where_its_direction_fits(case: str) -> None:
     assert Probed(probed, 0.05, 0.25, 3).is_at(traced) is same
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_probe_that_finds_another_place_slow_names_it_beside_the_traces(tmp_path: Path) -> None:
     path = directed(tmp_path / "probe.json", {(3, 0), (3, 1), (3, 2)}, HOSTS)
@@ -135,6 +136,7 @@ def test_a_probe_that_finds_another_place_slow_names_it_beside_the_traces(tmp_pa
     assert not any("advisor probe" in item.verify for item in of_links)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_slow_place_of_a_probe_is_named_beside_a_verdict_on_something_else(
     tmp_path: Path,
@@ -173,6 +175,7 @@ def alone() -> Placed:
     return place(FIXTURE)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_probe_that_agrees_settles_the_share(tmp_path: Path, alone: Placed) -> None:
     row, finding, _ = place(FIXTURE, probe(tmp_path / "probe.json", 1, HOSTS))
@@ -229,6 +232,7 @@ def test_a_host_that_was_not_probed_is_not_denied(tmp_path: Path) -> None:
     assert any("covers only some" in note.text for note in summary.caveats)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_fits_of_the_probe_are_kept_beside_those_of_the_trace(tmp_path: Path) -> None:
     row = place(FIXTURE, probe(tmp_path / "probe.json", 1, HOSTS)).row

@@ -13,7 +13,7 @@ import pytest
 from advisor.metrics import derive
 from advisor.store.store import Store
 from tests.metrics.support import load_trace, store_of
-from tests.support.marks import long
+from tests.support.marks import long, thinned
 
 pytestmark = pytest.mark.slow
 
@@ -133,6 +133,7 @@ def test_an_unsure_clock_makes_the_place_abstain_not_wander(slow_link: Traces) -
     assert stragglers(store) == []
 
 
+@pytest.mark.long
 def test_order_of_events_changes_nothing(slow_link: Traces) -> None:
     shuffled = copy.deepcopy(slow_link)
     for rank, trace in shuffled.items():
@@ -185,7 +186,7 @@ def test_a_missing_rank_is_said_and_leaves_the_rest(slow_rank: Traces) -> None:
     assert all(wait <= whole[call] + 1_000_000 for call, wait in waits)  # the clocks are refitted
 
 
-@pytest.mark.parametrize("missing", [0, 1, 2, 3])
+@pytest.mark.parametrize("missing", thinned(range(4), 4))
 def test_a_missing_rank_hides_no_slow_edge(slow_link: Traces, missing: int) -> None:
     ((_, *ends),) = places(derived(slow_link))
     left = places(derived({rank: t for rank, t in slow_link.items() if rank != missing}))

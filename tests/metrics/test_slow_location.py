@@ -214,7 +214,7 @@ def test_a_slow_nvlink_pair_is_no_nic(plan: Any) -> None:
     assert "NVLink" in found["location"]
 
 
-@pytest.mark.parametrize("left", [*slow(0.2), *long(0.02)])
+@pytest.mark.parametrize("left", long(0.2, 0.02))
 def test_a_slow_nvlink_holds_up_the_rings_between_hosts_that_cross_it(left: float) -> None:
     """GIVEN tensor-parallel pairs, and two data-parallel groups over two hosts, one of whose rings
     cross a slow NVLink THEN their excess is told by the other group, beside that of the pair, and

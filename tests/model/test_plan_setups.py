@@ -101,6 +101,7 @@ def test_of_uneven_stages_those_with_fewer_layers_stand_at_the_ends() -> None:
     assert Layout("ddp", 8).end_stage(31) == 31
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_published_degrees_are_among_the_first_three_in_four_of_five() -> None:
     before = [setup for setup in HELD_OUT if setup not in FOUND_LAST]

@@ -123,6 +123,7 @@ def test_a_rank_that_dies_is_named_and_the_other_keeps_its_trace(tmp_path: Path)
     assert "ProfilerStep#1" in names
 
 
+@pytest.mark.long
 def test_a_rank_that_hangs_is_named_with_its_place(tmp_path: Path) -> None:
     fault = Fault.parse("hang:rank=0,step=6")
     with pytest.raises(AdvisorError) as failed:
@@ -151,6 +152,7 @@ def test_another_package_of_that_name_in_the_working_folder_does_no_harm(
     assert files.trace(Path("run"), 0).exists()
 
 
+@pytest.mark.long
 def test_two_nodes_meet_whichever_starts_first(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

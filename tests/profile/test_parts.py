@@ -98,6 +98,7 @@ def _report(path: Path, slot: int, step: int, phase: str) -> None:
     Board(path, 3).write(slot, 1000 + slot, step, phase)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_board_shows_other_processes_positions(tmp_path: Path) -> None:
     path = tmp_path / "board"

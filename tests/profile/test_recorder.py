@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.marks import long
+
 torch = pytest.importorskip("torch", reason="needs the [profile] extra")
 pytest.importorskip("nvtx", reason="needs the [profile] extra")
 
@@ -133,7 +135,7 @@ print("finished")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("road", ["command", "module"])
+@pytest.mark.parametrize("road", ["command", *long("module")])
 def test_an_optimizer_may_step_in_the_backward_pass(tmp_path: Path, road: str) -> None:
     """The profiler was started and stopped inside of it, which ended the job with SIGSEGV."""
     (tmp_path / "train.py").write_text(IN_BACKWARD)

@@ -10,6 +10,7 @@ import pytest
 from advisor.api import Run, load
 from advisor.findings import VerdictKind
 from tests.real2.test_generated import GEMM, Trace, _loaded, _steps
+from tests.support.marks import thinned
 
 pytestmark = pytest.mark.slow
 
@@ -265,16 +266,19 @@ def test_a_finding_that_is_most_of_the_loss_stands_alone(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("kernel", "expected"),
-    [
-        ("ampere_sgemm_128x64_tn", True),
-        ("volta_scudnn_128x64_relu_interior_nn_v1", True),
-        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>", True),
-        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x128x8_ffma_aligna4_alignc4", True),
-        ("sm86_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64", False),
-        ("ampere_s1688gemm_128x128_ldg8_relu_f2f_stages_32x1_tn", False),
-        ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32", False),
-        (GEMM, False),
-    ],
+    thinned(
+        [
+            ("ampere_sgemm_128x64_tn", True),
+            ("volta_scudnn_128x64_relu_interior_nn_v1", True),
+            ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>", True),
+            ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x128x8_ffma_aligna4_alignc4", True),
+            ("sm86_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64", False),
+            ("ampere_s1688gemm_128x128_ldg8_relu_f2f_stages_32x1_tn", False),
+            ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32", False),
+            (GEMM, False),
+        ],
+        4,
+    ),
 )
 def test_products_in_plain_fp32_are_told_from_tensor_cores(
     tmp_path: Path, kernel: str, expected: bool

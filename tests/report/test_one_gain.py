@@ -102,6 +102,7 @@ def test_a_change_that_was_asked_for_needs_no_finding(fixtures_dir: Path) -> Non
     assert say(WHATIF, "none", {}) not in done.stdout
 
 
+@pytest.mark.long
 def test_a_change_that_cannot_be_replayed_has_the_gain_of_the_finding_that_makes_it(
     fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

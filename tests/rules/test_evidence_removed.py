@@ -49,6 +49,7 @@ def known(name: str) -> Blame:
     return blame(report_of(*files(name)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["lab-ddp-slow-rank", *long("lab-fsdp2-slow-link")])
 def test_names_of_files_and_order_of_events_mean_nothing(tmp_path: Path, name: str) -> None:
     chance = random.Random(name)

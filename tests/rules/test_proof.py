@@ -13,6 +13,7 @@ from advisor.config.paths import shipped
 from advisor.engine import load_rule, rule_files
 from advisor.findings import Severity
 from tests.rules.test_real import report_of
+from tests.support.marks import thinned
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +64,7 @@ def found_on(path: Path) -> dict[str, bool]:
     return {**merged, **own}
 
 
-@pytest.mark.parametrize(("rule", "name"), POINTERS)
+@pytest.mark.parametrize(("rule", "name"), thinned(POINTERS, 3))
 def test_a_rule_fires_on_the_fixture_that_it_names(rule: str, name: str) -> None:
     found = found_on(ROOT / name)
     assert rule in found

@@ -16,7 +16,7 @@ from advisor.metrics import derive
 from advisor.store import Store
 from advisor.vocabulary.words import about, fall
 from advisor.whatif import annotate
-from tests.support.marks import long
+from tests.support.marks import long, thinned
 
 pytestmark = pytest.mark.slow
 
@@ -179,14 +179,17 @@ def test_infiniband_without_gpudirect(fixtures_dir: Path) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "rule", "ranks", "gain_ms"),
-    [
-        ("lab-zero1-pauses", "jitter", None, 40.2),
-        ("lab-ep-expert-skew", "expert-imbalance", [0], 28.3),
-        ("lab-pp-few-micro-batches", "pipeline-bubble", None, 58.5),
-        ("lab-zero1-loader-stall", "data-loader-stall", [0], 60.6),
-        ("lab-ddp-blocking", "no-overlap-at-all", None, 34.7),
-        ("lab-ddp-slow-rank", "straggler-rank", [2], None),
-    ],
+    thinned(
+        [
+            ("lab-zero1-pauses", "jitter", None, 40.2),
+            ("lab-ep-expert-skew", "expert-imbalance", [0], 28.3),
+            ("lab-pp-few-micro-batches", "pipeline-bubble", None, 58.5),
+            ("lab-zero1-loader-stall", "data-loader-stall", [0], 60.6),
+            ("lab-ddp-blocking", "no-overlap-at-all", None, 34.7),
+            ("lab-ddp-slow-rank", "straggler-rank", [2], None),
+        ],
+        2,
+    ),
 )
 def test_lab_recordings_name_the_cause_first(
     fixtures_dir: Path, folder: str, rule: str, ranks: list[int] | None, gain_ms: float | None

@@ -19,6 +19,7 @@ from advisor.errors import AdvisorError
 from advisor.ingest import ingest
 from advisor.store.schema import parse_schema
 from advisor.store.store import SCHEMA_VERSION, Store
+from tests.support.marks import long
 from tests.support.traces import event, kineto
 
 _RECORDING = Path(__file__).resolve().parents[2] / "fixtures" / "lab-ddp-slow-rank"
@@ -210,7 +211,7 @@ def _sql(place: Path, query: str) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["run.duckdb", "parquet/"])
+@pytest.mark.parametrize("name", ["run.duckdb", *long("parquet/")])
 def test_sql_answers_from_what_was_read_and_analyses_where_the_query_asks(
     tmp_path: Path, name: str
 ) -> None:

@@ -172,6 +172,7 @@ def test_rows_that_repeat_each_other_are_refused(tmp_path: Path) -> None:
         ingest([tmp_path / "trace.parquet"], store)
 
 
+@pytest.mark.long
 def test_a_group_of_a_million_ranks_is_searched_for_a_hang() -> None:
     """GIVEN dumps of two of a million ranks THEN the views answer within a query's limits."""
     with Store.create() as store:

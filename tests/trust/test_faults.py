@@ -121,6 +121,7 @@ def test_a_disk_that_is_full(command: Command, tmp_path: Path) -> None:
         assert left_in(folder) == files
 
 
+@pytest.mark.long
 @needs_root
 @BOTH_WAYS
 def test_a_disk_that_is_read_only(
@@ -221,6 +222,7 @@ def test_a_signal_meets_what_works_under_a_limit_too(
         assert half_written(tmp_path) == []
 
 
+@pytest.mark.long
 @BOTH_WAYS
 def test_two_at_once(command: Command, tmp_path: Path) -> None:
     """GIVEN two that write the same THEN one whole result is there, and none of the other."""

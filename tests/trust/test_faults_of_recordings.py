@@ -79,6 +79,7 @@ def test_a_job_goes_on_whose_folder_is_read_only(tmp_path: Path) -> None:
         goes_on_without(ended, tmp_path, folder / "traces")
 
 
+@pytest.mark.long
 def test_a_job_that_is_killed_while_it_writes_its_trace(tmp_path: Path) -> None:
     traces = tmp_path / "traces"
 

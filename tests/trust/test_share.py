@@ -246,6 +246,7 @@ def test_a_store_is_not_made_to_be_shared(inputs: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run.duckdb").exists()
 
 
+@pytest.mark.long
 def test_a_stored_run_is_shared_too(inputs: Path, tmp_path: Path) -> None:
     place = tmp_path / "run.duckdb"
     with advisor.load(inputs, store=place) as run:
@@ -288,6 +289,7 @@ def test_a_host_in_capitals_is_the_same_host() -> None:
     assert names.hidden("FALCON7 and falcon7.secretcorp.lan:5000") == f"{said} and {said}:5000"
 
 
+@pytest.mark.long
 def test_a_relative_path_names_no_folder(
     inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,7 +345,7 @@ def test_hosts_and_users_that_only_a_free_text_names_are_hidden(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "name", thinned(sorted(path.name for path in (ROOT / "fixtures").iterdir()), 4)
+    "name", thinned(sorted(path.name for path in (ROOT / "fixtures").iterdir()), 8)
 )
 def test_no_report_of_a_fixture_names_a_host(name: str, fixtures_dir: Path) -> None:
     place = fixtures_dir / name

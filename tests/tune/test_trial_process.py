@@ -68,6 +68,7 @@ def test_a_hang_ends_within_the_limit_and_leaves_its_stacks(tmp_path: Path) -> N
     assert "most recent call first" in log_of(tmp_path / "t"), "the stacks of what hung"
 
 
+@pytest.mark.long
 def test_memory_that_runs_out_is_told_from_a_crash(tmp_path: Path) -> None:
     # GIVEN gradients of 64 TiB
     huge = {"layers": 1, "forward_ms": 1, "backward_ms": 1, "gradient_mb": 64 << 20}

@@ -17,8 +17,6 @@ from advisor.messages import LOCATIONS, say
 
 # Grades have sharp bounds: a cause may fall just under one that its effect is just over.
 _NEARLY = 0.8
-# Gains that differ by less are no ground to prefer the setting that costs more.
-_TIE = 0.8
 # Of what other programs take on the machine: what the job itself can change comes first.
 MACHINES = frozenset({"no-free-core"})
 _OF_LINKS = frozenset({"communication", "fabric"})
@@ -261,15 +259,18 @@ def _can_be_shown(finding: Finding) -> bool:
 
 
 def _tie(one: Finding, other: Finding) -> bool:
-    """Whether two findings on the same calls may give back as much, for all that is known."""
+    """Whether two findings on the same calls may give back as much, for all that is known.
+
+    What has no group is of the calls of all of them.
+    """
+    groups = {one.process_group, other.process_group} - {None}
     return (
-        (one.run, one.severity, one.process_group)
-        == (other.run, other.severity, other.process_group)
+        (one.run, one.severity) == (other.run, other.severity)
+        and len(groups) < 2
         and (
             (_holds(one, other.savings_ns) and _holds(other, one.savings_ns))
             or one.savings_ns is other.savings_ns is None
         )
-        and _sure_ns(one) >= _TIE * _sure_ns(other)
     )
 
 

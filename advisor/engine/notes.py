@@ -221,8 +221,10 @@ def _of_ranks(sandbox: Sandbox, facts: Facts) -> list[Note]:
 
 
 def _of_groups(sandbox: Sandbox) -> list[Note]:
+    """Calls from before the recording have no group in any trace, and are of no step."""
     unknown = sandbox.records(
-        "SELECT 1 AS one FROM collective WHERE starts_with(process_group, 'not recorded') LIMIT 1"
+        "SELECT 1 AS one FROM collective WHERE starts_with(process_group, 'not recorded') "
+        "AND (step IS NOT NULL OR NOT EXISTS (FROM collective WHERE step IS NOT NULL)) LIMIT 1"
     )
     return [note("groups-not-recorded")] if unknown else []
 

@@ -216,8 +216,8 @@ class Rule(_Strict):
     )
     first_in_ties: list[str] = Field(
         default_factory=list,
-        description="rules whose setting costs more than this one's (memory, say): where both may "
-        "give back as much, this one's finding comes first",
+        description="rules whose setting costs more than this one's (memory, say), or hides what "
+        "this one repairs: where both may give back as much, this one's finding comes first",
     )
     proof: str = Field(
         default="examples only",

@@ -405,3 +405,18 @@ def test_a_machine_that_may_explain_as_much_is_ruled_out_before_code_is_rewritte
     )
     apart, _ = merge([claimed(rewrite, 0.9, 1, 2), claimed(network, 0.3, 1, 2, 3, 4)], RULES)
     assert apart.fix == rewrite.fix and apart.because == rewrite.because
+
+
+def test_a_link_is_repaired_before_a_design_moves_less_over_it() -> None:
+    # Simulated: the NIC of one of two hosts, of 12.6 ms, beside sharding inside hosts, of 6.9.
+    inside = gather("full-shard-across-nodes", 10_400_000, 4_800_000, 24_500_000)
+    link = finding(
+        "slow-ring-link",
+        8_600_000,
+        "critical",
+        savings_low_ns=3_200_000,
+        savings_high_ns=19_300_000,
+    )
+    assert [item.rule for item in rank_findings([inside, link], RULES)] == [link.rule, inside.rule]
+    more = gather("full-shard-across-nodes", 40_000_000, 20_000_000, 60_000_000)
+    assert [item.rule for item in rank_findings([more, link], RULES)] == [more.rule, link.rule]

@@ -86,3 +86,15 @@ def test_a_pause_that_makes_two_steps_long_is_noted_once() -> None:
     assert [note.values["steps"] for note in notes] == [[2, 3]]
     assert "teps 2, 3 took up to 10 times the median and are left out" in notes[0].text
     assert "the host of rank 0 launched nothing for 900 ms" in notes[0].text
+
+
+@pytest.mark.parametrize(("step", "said"), [(None, False), (1, True)])
+def test_calls_from_before_the_recording_are_no_missing_groups(
+    step: int | None, said: bool
+) -> None:
+    """No trace has the group of a kernel that was launched before it began."""
+    unknown = {**CALL, "step": step, "process_group": "not recorded (rank 0)"}
+    calls = [{**CALL, "step": [0, 1, 2]}, {**unknown, "repeat": 5}]
+    with store_of(ranks=2, steps=3, tables={"collective": calls}) as store:
+        notes = diagnose(store).runs[0].notes
+    assert ("groups-not-recorded" in {note.code for note in notes}) == said

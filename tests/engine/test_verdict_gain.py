@@ -169,6 +169,15 @@ def test_waiting_in_turn_is_named_where_it_is_most_of_a_loss(ms: int, in_turn: b
     assert ("no single culprit" in verdict.title) is in_turn
 
 
+def test_waiting_whose_cause_the_recording_tells_is_no_loss_without_one() -> None:
+    """GIVEN 8 % of waiting for whoever has the longest sequences, and 12 % exposed."""
+    told = {"facts": {"sizes_vary": True}}
+    waits = finding("jitter", 8, severity="info", evidence=told)
+    it = situation(findings=[waits], shares=shares(exposed=0.12))
+    assert decide(it).finding is waits
+    assert decide(it).reason == "jitter"
+
+
 def test_a_rank_that_most_of_the_waiting_is_for_is_in_the_verdict() -> None:
     """«No single culprit» stood over a first step that named rank 3."""
     waits = finding("jitter", 7, probability=None, basis=Basis.LOSS, severity="info",

@@ -35,8 +35,12 @@ def best(it: Situation, least: float) -> Decision | None:
         for item in it.findings
         if not item.is_option()
         and expected_ns(item) >= least * it.step_ns
-        # Some waiting is normal on any machine.
-        and (item.rule not in NOBODYS or (item.savings_ns or 0) >= LOST * it.step_ns)
+        # Some waiting is normal on any machine, unless the recording tells what ranks wait for.
+        and (
+            item.rule not in NOBODYS
+            or (item.savings_ns or 0) >= LOST * it.step_ns
+            or item.evidence.facts.get("sizes_vary")
+        )
     ]
     # While others take no more of a machine than is usual, nothing is to change.
     usual = [item for item in worth if item.rule in MACHINES and item.severity is Severity.INFO]

@@ -316,19 +316,22 @@ SELECT step, max(idle_ns) AS pause_ns, arg_max_null(name, idle_ns) AS code,
 FROM step_pause, facts WHERE step NOT IN (SELECT step FROM warm_up_step)
 GROUP BY step HAVING count(*) = any_value(ranks_read) AND 2 * min(idle_ns) > max(idle_ns);
 
--- Steps in which all ranks copy to their hosts, each over twice what its usual step does, and stop for longer
--- than that takes: a state is saved. Numbers that are read are no state.
+-- Steps in which all ranks copy to their hosts, each over twice what its usual step does, and stop: a state
+-- is saved. Numbers that are read are no state.
 --   bytes: median over ranks
+--   copied_ns: what the longest of these copies stop a device for, beyond those of its usual step
 CREATE VIEW saving_step AS
 WITH own AS (
-  SELECT k.rank, s.step, coalesce(sum(bytes), 0) AS bytes, coalesce(sum(copy_ns), 0) AS copy_ns
+  SELECT k.rank, s.step, coalesce(sum(bytes), 0) AS bytes, coalesce(sum(exposed_ns), 0) AS exposed_ns
   FROM whole_rank k CROSS JOIN all_step s
     LEFT JOIN memory_copy c ON c.rank = k.rank AND c.step = s.step AND direction = 'device-to-host'
       AND copies > tiny WHERE s.complete GROUP BY k.rank, s.step),
 usual AS (
-  SELECT rank, quantile_disc(bytes, 0.5) AS bytes FROM own SEMI JOIN usual_step USING (step) GROUP BY rank)
-SELECT step, median(o.bytes) AS bytes FROM own o JOIN usual u USING (rank) JOIN all_rank_pause USING (step)
-GROUP BY step HAVING bool_and(o.bytes > 2 * u.bytes AND pause_ns > copy_ns);
+  SELECT rank, quantile_disc(bytes, 0.5) AS bytes, quantile_disc(exposed_ns, 0.5) AS exposed_ns
+  FROM own SEMI JOIN usual_step USING (step) GROUP BY rank)
+SELECT step, median(o.bytes) AS bytes, greatest(0, max(o.exposed_ns - u.exposed_ns)) AS copied_ns
+FROM own o JOIN usual u USING (rank) JOIN all_rank_pause USING (step)
+GROUP BY step HAVING bool_and(o.bytes > 2 * u.bytes);
 
 -- Pauses, of one rank or of all, that come too regularly for chance (p under 0.05); one row of each kind.
 -- Asked of those longer than a twentieth of the typical step.

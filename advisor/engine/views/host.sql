@@ -231,7 +231,7 @@ work AS (
 usual AS (
   -- of two the less: a rank that works in every second step has as many steps of either kind
   SELECT rank, quantile_disc(operators, 0.5) AS operators, quantile_disc(work_ns, 0.5) AS work_ns,
-    median(copy_ns) AS copy_ns
+    quantile_disc(copy_ns, 0.5) AS copy_ns
   FROM work SEMI JOIN usual_step USING (step) GROUP BY rank),
 kept AS (
   SELECT l.rank, l.step, l.name, l.after_wait,

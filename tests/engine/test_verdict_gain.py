@@ -171,7 +171,7 @@ def test_waiting_in_turn_is_named_where_it_is_most_of_a_loss(ms: int, in_turn: b
 
 def test_waiting_whose_cause_the_recording_tells_is_no_loss_without_one() -> None:
     """GIVEN 8 % of waiting for whoever has the longest sequences, and 12 % exposed."""
-    told = {"facts": {"sizes_vary": True}}
+    told = {"facts": {"is_told": True}}
     waits = finding("jitter", 8, severity="info", evidence=told)
     it = situation(findings=[waits], shares=shares(exposed=0.12))
     assert decide(it).finding is waits

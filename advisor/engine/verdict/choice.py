@@ -35,11 +35,11 @@ def best(it: Situation, least: float) -> Decision | None:
         for item in it.findings
         if not item.is_option()
         and expected_ns(item) >= least * it.step_ns
-        # Some waiting is normal on any machine, unless the recording tells what ranks wait for.
+        # Some waiting is normal anywhere, unless a recording tells what or whom ranks wait for.
         and (
             item.rule not in NOBODYS
             or (item.savings_ns or 0) >= LOST * it.step_ns
-            or item.evidence.facts.get("sizes_vary")
+            or item.evidence.facts.get("is_told")
         )
     ]
     # While others take no more of a machine than is usual, nothing is to change.

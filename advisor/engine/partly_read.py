@@ -127,5 +127,5 @@ def _sentence(groups: Sequence[str | None], sandbox: Sandbox) -> str:
     elif cut:
         why, those = f"The recording of {some_ranks(sorted(cut))} is cut", "it"
     else:
-        why, those = "Not all ranks of these calls were read", "the others"
+        why, those = "These calls were not found on all ranks", "the others"
     return f"{why}: waiting for {those} is in this time"

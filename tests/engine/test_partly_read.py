@@ -129,7 +129,7 @@ def test_a_rank_without_device_events_is_called_that() -> None:
 def test_events_that_most_calls_of_a_whole_group_lost_take_the_sure_part() -> None:
     report, finding = found([0, 1, 2, 3], alone=7)
     assert (finding.severity, finding.savings_low_ns) == (Severity.INFO, 0)
-    assert "Not all ranks of these calls were read" in finding.message
+    assert "These calls were not found on all ranks" in finding.message
     assert report.verdict.cause == "unknown"
 
 

@@ -90,3 +90,28 @@ def test_a_type_that_is_none_is_no_other_type(told: str, disagree: bool) -> None
     calls[1][7].dtype = told
     reasons = {reason for _, _, reason in match(calls, GROUPS, stepped=True).unmatched}
     assert ("mismatched signature" in reasons) == disagree
+
+
+def gathered(lost: dict[int, set[int]]) -> dict[int, list[Call]]:
+    """The same as gathers to which each rank gives a part of its own size."""
+    calls = recorded(lost, {})
+    for rank, own in calls.items():
+        for call in own:
+            call.op, call.bytes = "all_gather", 1_000_000 + 8 * (rank // 2)
+    return calls
+
+
+def test_parts_of_other_sizes_are_one_call_s_and_disagree_about_nothing() -> None:
+    found = match(gathered({}), GROUPS, stepped=True)
+    assert wrong(found) == 0
+    assert {len(column) for column in found.columns} == {4}
+    assert not found.unmatched
+
+
+def test_calls_of_other_sizes_stay_alone_where_one_more_is_lost_or_a_sum_disagrees() -> None:
+    found = match(gathered({0: {12}}), GROUPS, stepped=True)
+    assert {len(column) for column in found.columns} == {2, 1}
+    calls = gathered({})
+    for call in (call for own in calls.values() for call in own):
+        call.op = "all_reduce"
+    assert {len(c) for c in match(calls, GROUPS, stepped=True).columns} == {2}

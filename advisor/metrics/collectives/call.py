@@ -14,6 +14,8 @@ TOLERANCE_NS = 200_000
 """Recorded times of one clock may contradict each other by so much: it drifts within a recording,
 and a span closes a little after its collective."""
 
+_OF_PARTS = frozenset({"all_gather", "reduce_scatter"})  # PyTorch takes uneven ones apart by rank
+
 
 @dataclass(slots=True)
 class Call:
@@ -98,6 +100,13 @@ class Call:
         op = "send" if self.op == "recv" else self.op
         dtype = self.dtype if element(self.dtype)[1] is not None else None
         return op, dtype, None if op == "all_to_all" else self.bytes
+
+    @property
+    def kind(self) -> tuple[str, str | None, int | None]:
+        """The signature without the size of what may be uneven: each rank's part of a gather, or of
+        a scattered sum, has its own."""
+        op, dtype, size = self.signature
+        return op, dtype, None if op in _OF_PARTS else size
 
     @property
     def is_message(self) -> bool:

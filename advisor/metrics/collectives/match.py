@@ -119,12 +119,27 @@ def _columns(
     columns: list[dict[int, Call]] = []
     for step in sorted(parts, key=lambda s: (s is not None, s or 0)):
         columns.extend(aligned_calls(parts[step], offsets, strict=strict))
+    if not strict and 2 * sum(len(column) == len(members) for column in columns) < len(columns):
+        columns = _in_order(list(parts.values())) or columns
     columns.sort(key=_order)
     for index, column in enumerate(columns):
         for call in column.values():
             if call.seq is None or call.seq_is_counted:
                 call.seq, call.seq_is_counted = index, True
     return columns
+
+
+def _in_order(parts: Sequence[Mapping[int, Sequence[Call]]]) -> list[dict[int, Call]]:
+    """Calls one by one, where sizes part most of them though all ranks make the same kinds in turn:
+    uneven parts, as lost events would leave other calls in one order, or most of them whole."""
+    orders = [{tuple(call.kind for call in own) for own in part.values()} for part in parts]
+    if any(len(order) > 1 for order in orders):
+        return []
+    return [
+        dict(zip(part, same, strict=True))
+        for part in parts
+        for same in zip(*part.values(), strict=True)
+    ]
 
 
 def _unique(members: Mapping[int, list[Call]]) -> bool:
@@ -140,9 +155,7 @@ def _count(
 ) -> None:
     """Count calls that lack a partner, or whose partners disagree about what they do."""
     for column in columns:
-        known = [
-            {*part} - {None} for part in zip(*(c.signature for c in column.values()), strict=True)
-        ]
+        known = [{*part} - {None} for part in zip(*(c.kind for c in column.values()), strict=True)]
         if any(len(part) > 1 for part in known):  # what a rank does not say is no other size
             for rank in column:
                 result.unmatched[rank, group, "mismatched signature"] += 1

@@ -100,9 +100,10 @@ def add_functions(con: Any) -> None:
 def make_reference_table(con: Any, name: str) -> None:
     """Create and fill one of the ``ref_*`` tables."""
     # As JSON: Arrow imports pandas to look at Python's values, which takes longer than all rules.
+    records = [{column: row[column] for column in _TABLES[name]} for row in _reference(name)]
     con.execute(
         f'CREATE TABLE "{name}" AS SELECT row.* FROM (SELECT unnest(from_json(?, ?)) AS row)',
-        [json.dumps(_reference(name)), json.dumps([_TABLES[name]])],
+        [json.dumps(records), json.dumps([_TABLES[name]])],
     )
 
 
@@ -131,14 +132,13 @@ def _reference(name: str) -> list[dict[str, Any]]:
     from advisor.model.nccl.messages import messages  # late, as above
 
     return [
-        {**item.model_dump(), "message": item.id, "place": place}
-        for place, item in enumerate(messages())
+        {**vars(item), "message": item.id, "place": place} for place, item in enumerate(messages())
     ]
 
 
 def _bug_row(bug: Bug) -> dict[str, Any]:
     return {
-        **bug.model_dump(exclude={"workaround"}),
+        **vars(bug),
         "since": version_key(bug.since),
         "fixed": version_key(bug.fixed) if bug.fixed else None,
         "since_text": bug.since,

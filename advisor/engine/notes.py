@@ -74,7 +74,9 @@ def _of_content(sandbox: Sandbox) -> list[Note]:
     found += [
         note("impossible-bandwidth", **row)
         for row in sandbox.records(
-            "SELECT op, calls, said_gbps, limit_gbps FROM contradiction ORDER BY calls DESC LIMIT 1"
+            "SELECT op, calls, said_gbps, limit_gbps FROM contradiction "
+            "ORDER BY calls DESC LIMIT 1",
+            of=["contradiction"],
         )
     ]
     found += [
@@ -93,7 +95,8 @@ def _of_content(sandbox: Sandbox) -> list[Note]:
         "AND s.start_ns < g.end_ns AND s.end_ns > g.start_ns "
         # While the profiler stops the device works off its queue, or the recording is over.
         "WHERE kind <> 'profiler-stop' GROUP BY 1, 2, 3, 4 "
-        "QUALIFY row_number() OVER (PARTITION BY edge ORDER BY gap_ns DESC, g.rank) = 1 ORDER BY 2"
+        "QUALIFY row_number() OVER (PARTITION BY edge ORDER BY gap_ns DESC, g.rank) = 1 ORDER BY 2",
+        of=["edge_gap"],
     )
     found += [
         note(
@@ -190,7 +193,8 @@ def _of_odd_steps(sandbox: Sandbox) -> list[Note]:
     odd = sandbox.records(
         "SELECT list(step ORDER BY step) AS steps, max(times) AS times, ranks, pause_ns, name "
         "FROM odd_step LEFT JOIN odd_pause USING (step) GROUP BY ranks, pause_ns, name "
-        "ORDER BY steps LIMIT 3"
+        "ORDER BY steps LIMIT 3",
+        of=["odd_step"],
     )
     return [note("odd-step", **{**row, "times": float(row["times"])}) for row in odd]
 
@@ -250,20 +254,22 @@ def _of_outputs(sandbox: Sandbox) -> list[Note]:
 
 def _of_benchmarks(sandbox: Sandbox) -> list[Note]:
     """Tables that no data sheet is held against, as nothing names what they ran on."""
-    (row,) = sandbox.records(
+    tables = sandbox.records(
         "SELECT count(*) FILTER (limit_gbps IS NULL) AS tables, "
         "coalesce(bool_or(device IS NOT NULL) FILTER (limit_gbps IS NULL), false) AS gpus_known, "
         "coalesce(bool_and(len(hosts) > 1) FILTER (limit_gbps IS NULL), false) AS across "
         "FROM bench_curve WHERE tool NOT IN ('inspector', 'probe') "
-        "AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'machine')"
+        "AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'machine')",
+        of=["bench_curve"],
     )
-    notes = [note("benchmark-hardware", **row)] if row["tables"] else []
+    notes = [note("benchmark-hardware", **row) for row in tables if row["tables"]]
     # Without a data sheet no rule judges it: what it reaches is said all the same.
     best = sandbox.records(
         "SELECT op, ranks, len(hosts) AS hosts, best_gbps, best_bytes, source FROM bench_curve "
         "WHERE tool = 'inspector' AND limit_gbps IS NULL "
         "QUALIFY row_number() OVER (PARTITION BY op ORDER BY best_gbps DESC, ranks, source) = 1 "
-        "ORDER BY op <> 'all_reduce', best_gbps DESC LIMIT 1"
+        "ORDER BY op <> 'all_reduce', best_gbps DESC LIMIT 1",
+        of=["bench_curve"],
     )
     return notes + [note("inspected", **one) for one in best]
 
@@ -281,7 +287,9 @@ def _outside(sandbox: Sandbox) -> list[Note]:
         "(SELECT count(*) FROM collective c WHERE c.rank = r.rank AND c.step IS NULL) AS stray "
         "FROM run_breakdown r JOIN "
         "(SELECT rank, sum(comm_ns) AS comm_ns FROM step_breakdown GROUP BY rank) s USING (rank) "
-        f"WHERE r.comm_ns - s.comm_ns > {_SHARE} * r.comm_ns ORDER BY outside_ns DESC, rank LIMIT 1"
+        f"WHERE r.comm_ns - s.comm_ns > {_SHARE} * r.comm_ns "
+        "ORDER BY outside_ns DESC, rank LIMIT 1",
+        of=["run_breakdown"],
     )
     return [
         note(

@@ -152,8 +152,16 @@ class Sandbox(RunTables):
         with self._allowance.taken(self._limit):
             yield
 
-    def records(self, sql: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """The rows of :meth:`select` as dictionaries."""
+    def records(
+        self, sql: str, values: Mapping[str, Any] | None = None, *, of: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
+        """The rows of :meth:`select` as dictionaries.
+
+        None where all tables and views that they are ``of`` are empty: then nothing is planned,
+        nor a view made that only ``sql`` reads.
+        """
+        if of and not any(self.holds(source, "", {}) for source in of):
+            return []
         names, rows = self.select(sql, values or {})
         return [dict(zip(names, row, strict=True)) for row in rows]
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from advisor.engine.facts import read_facts
 from advisor.engine.sandbox import RuleSqlError, Sandbox
+from advisor.engine.verdict.facts import read_situation
 from tests.engine.helpers import RUN, store_of
 
 
@@ -101,6 +103,22 @@ def test_a_view_without_rows_holds_nothing_until_its_tables_have_some() -> None:
         assert sandbox.holds("setting", "value = 'INFO'", {})
         sandbox.hold({})
         assert not sandbox.holds("setting", "", {})
+
+
+def test_what_is_asked_of_empty_tables_is_neither_planned_nor_makes_views() -> None:
+    with Sandbox(None, RUN) as sandbox:
+        of = ("setting", "edge_gap")
+        assert sandbox.records("SELECT no_column FROM gap_kind", of=of) == []
+        assert "gap_kind" not in sandbox._made
+        sandbox.hold({"topology": [{"run": RUN, "kind": "env", "name": "A", "value": "1"}]})
+        assert sandbox.records("SELECT value FROM setting", of=of) == [{"value": "1"}]
+
+
+def test_the_verdict_on_a_run_without_steps_works_out_no_gaps() -> None:
+    with Sandbox(None, RUN) as sandbox:
+        situation = read_situation([], sandbox, read_facts(sandbox), [])
+        assert not situation.idling
+        assert not {"gap_kind", "once_gap"} & sandbox._made.keys()
 
 
 def test_views_follow_their_tables_and_come_back_from_one_that_fails() -> None:

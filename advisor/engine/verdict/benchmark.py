@@ -61,7 +61,7 @@ class Benchmark(NamedTuple):
 
 def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
     """Best bandwidth and fitted cost; None without a benchmark."""
-    curves = sandbox.records(_CURVES)
+    curves = sandbox.records(_CURVES, of=["bench_curve"])
     if not curves:
         return None
     first = curves[0]

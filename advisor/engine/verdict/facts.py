@@ -247,7 +247,7 @@ def read_situation(
         benchmark=read_benchmark(sandbox) if shares is None else None,
         formats=sandbox.formats,
         strangers=strangers(sandbox),
-        idling=next(iter(sandbox.records(_IDLING)), {}),
+        idling=next(iter(sandbox.records(_IDLING, of=("host_gap", "edge_gap"))), {}),
         replay_saves_ns=float(sandbox.records(_SAVES)[0]["ns"]) if shares is not None else 0.0,
         most_exposed=_most_exposed(sandbox) if shares is not None else "",
         instead=recorded_instead(sandbox) if not blind and _is_blind(sandbox) else {},

@@ -39,8 +39,8 @@ SELECT DISTINCT b.rank FROM own a JOIN own b ON a.host = b.host AND a.rank < b.r
 
 def strangers(sandbox: Sandbox) -> list[int]:
     """Ranks that cannot have been in calls with the lowest rank of their groups."""
-    apart = {int(row["rank"]) for row in sandbox.records(_NEVER_BESIDE)}
-    rows = sandbox.records(_APART, {"fewest": _FEWEST_CALLS})
+    apart = {int(row["rank"]) for row in sandbox.records(_NEVER_BESIDE, of=["call"])}
+    rows = sandbox.records(_APART, {"fewest": _FEWEST_CALLS}, of=["call"])
     return sorted(
         apart
         | {

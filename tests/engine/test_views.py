@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from advisor.engine.catalogue import load_catalogue
 from advisor.engine.examples import fill
 from advisor.engine.rule import Example
@@ -63,3 +65,25 @@ def test_other_rows_make_other_views() -> None:
             assert sandbox.records("SELECT count(*) AS n FROM used_step") == [{"n": steps}]
         fill(sandbox, Example(name="slow", expect="passed", steps=8, step_ms=50))
         assert sandbox.records("SELECT step_ns FROM facts") == [{"step_ns": 50_000_000}]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "found"),
+    [
+        ({0: "a", 1: "a", 2: "a", 3: "a", 4: "b", 5: "b", 7: "b"}, (2, 4)),  # 6: between two of b
+        ({1: "a", 2: "a", 3: "a", 5: "b", 6: "b", 7: "b"}, (2, 4)),  # the first of each
+        ({0: "a", 1: "b", 2: "a", 3: "b", 4: "a", 5: "b", 6: "a"}, None),  # dealt out in turn
+        ({0: "a", 1: "a", 2: "a", 3: "a", 4: "b", 5: "b", 6: "c"}, None),  # whose is rank 7?
+        ({0: "a", 2: "b", 4: "c", 6: "d"}, None),  # half: the others may be on hosts of their own
+    ],
+)
+def test_a_rank_that_was_not_read_is_where_its_neighbours_are(
+    hosts: dict[int, str], found: tuple[int, int] | None
+) -> None:
+    rows = [{"rank": rank, "host": host, "world_size": 8} for rank, host in hosts.items()]
+    group = {"process_group": "0", "ranks": [*range(8)], "size": 8}
+    with Sandbox(None, "example") as sandbox:
+        tables = {"rank": rows, "process_group": [group]}
+        fill(sandbox, Example(name="lost", expect="passed", tables=tables))
+        said = sandbox.records("SELECT hosts, ranks_per_host FROM group_host")
+    assert [tuple(row.values()) for row in said] == ([found] if found else [])

@@ -35,13 +35,26 @@ SELECT rank, arg_min(host, origin) AS host FROM ( -- what a log says of the fabr
 -- Ranks with their hosts. Where none is named, ranks that compute on devices of one number are on different
 -- hosts: all ranks were recorded, the numbers differ (a launcher that shows each rank one device alone makes
 -- all of them 0), and each is there as often.
+-- A rank that was not read is where its neighbours are, if most were: hosts hold as many, in turn.
 --   by_device: told by the numbers of devices
 CREATE VIEW placed_rank AS
-WITH numbered AS (SELECT device, count(*) AS hosts FROM rank GROUP BY device),
+WITH job AS (
+  SELECT named AS hosts, CASE WHEN world_size % nullif(named, 0) = 0 AND 2 * seen > world_size
+    THEN world_size // named END AS per_host
+  FROM facts, (SELECT count(DISTINCT host) AS named, count(*) AS seen FROM rank_host)),
+place AS (
+  SELECT rank // per_host AS place, any_value(host) AS host FROM rank_host, job
+  WHERE per_host > 0 GROUP BY ALL HAVING count(DISTINCT host) = 1),
+lost AS (
+  SELECT place * per_host + i AS rank, host, false FROM place, job,
+    (SELECT unnest(range((SELECT max(per_host) FROM job))) AS i)
+  WHERE hosts = (SELECT count(*) FROM place) AND hosts = (SELECT count(DISTINCT host) FROM place)),
+numbered AS (SELECT device, count(*) AS hosts FROM rank GROUP BY device),
 dealt AS (
   SELECT NOT EXISTS (FROM rank_host) AND count(*) > 1 AND count(device) = count(*) AND min(hosts) = max(hosts)
     AND min(hosts) > 1 AND sum(hosts) = (SELECT max(world_size) FROM rank) AS is_told FROM numbered)
 SELECT *, false AS by_device FROM rank_host
+UNION ALL FROM lost ANTI JOIN rank_host USING (rank)
 UNION ALL SELECT rank, format('host {}', row_number() OVER (PARTITION BY device ORDER BY rank) - 1), true
 FROM rank, dealt WHERE is_told;
 

@@ -169,13 +169,15 @@ def test_waiting_in_turn_is_named_where_it_is_most_of_a_loss(ms: int, in_turn: b
     assert ("no single culprit" in verdict.title) is in_turn
 
 
-def test_waiting_whose_cause_the_recording_tells_is_no_loss_without_one() -> None:
+@pytest.mark.parametrize(("low_ms", "leads"), [(5, True), (2, False)])
+def test_waiting_whose_cause_is_told_leads_where_it_is_surely_worth_it(
+    low_ms: int, leads: bool
+) -> None:
     """GIVEN 8 % of waiting for whoever has the longest sequences, and 12 % exposed."""
-    told = {"facts": {"is_told": True}}
-    waits = finding("jitter", 8, severity="info", evidence=told)
+    waits = finding("jitter", 8, severity="info", savings_low_ns=low_ms * 1_000_000,
+                    evidence={"facts": {"is_told": True}})  # fmt: skip
     it = situation(findings=[waits], shares=shares(exposed=0.12))
-    assert decide(it).finding is waits
-    assert decide(it).reason == "jitter"
+    assert (decide(it).reason == "jitter") is leads
 
 
 def test_a_rank_that_most_of_the_waiting_is_for_is_in_the_verdict() -> None:

@@ -39,7 +39,7 @@ def best(it: Situation, least: float) -> Decision | None:
         and (
             item.rule not in NOBODYS
             or (item.savings_ns or 0) >= LOST * it.step_ns
-            or item.evidence.facts.get("is_told")
+            or (item.evidence.facts.get("is_told") and _surely(item, LARGE * it.step_ns))
         )
     ]
     # While others take no more of a machine than is usual, nothing is to change.
@@ -58,6 +58,11 @@ def best(it: Situation, least: float) -> Decision | None:
     if unknown and found.kind is VerdictKind.SURE:
         return found._replace(kind=VerdictKind.PROBABLE)
     return found
+
+
+def _surely(finding: Finding, least_ns: float) -> bool:
+    """Whether the low end of its gain is as large."""
+    return (finding.savings_low_ns or 0) >= least_ns
 
 
 def _shared(it: Situation, finding: Finding) -> Decision:

@@ -3,7 +3,7 @@
 ``ref_bug`` holds bugs of NCCL and torch with their versions, ``ref_message`` what they print when
 something is wrong, ``ref_device`` peaks and links of devices. Versions become integers (2.19.3 is
 2019003) so that SQL can compare them. ``setting_issues`` is a function: what check-env says of a
-rank's settings.
+rank's settings; ``taken_back`` another: what idling less gives back to peers on the same cores.
 """
 
 import json
@@ -89,9 +89,16 @@ _TABLES: dict[str, dict[str, str]] = {
 
 REFERENCE_TABLES = frozenset(_TABLES)
 
+_TAKEN_BACK = """CREATE TEMP MACRO taken_back(cores, shared_ns, idle_ns) AS
+  coalesce(least(1 / cores, shared_ns / idle_ns), 0)"""
+
 
 def add_functions(con: Any) -> None:
-    """Give SQL the function ``setting_issues``."""
+    """Give SQL ``setting_issues`` and ``taken_back``, a share (0 to 1) of a rank's idle time.
+
+    On busy cores its peers run alone meanwhile, and beside it once it no longer idles.
+    """
+    con.execute(_TAKEN_BACK)
     con.create_function(
         "setting_issues", _setting_issues, [_TEXT, _TEXT, _NUMBER], _TEXT, null_handling="special"
     )

@@ -40,6 +40,11 @@ def test_decimals_are_numbers_that_python_adds(sandbox: Sandbox) -> None:
     assert row["parts"][0] + row["real"] == 0.75
 
 
+def test_what_idling_less_gives_back_is_one_core_or_what_is_shared(sandbox: Sandbox) -> None:
+    asked = "unnest([taken_back(4, 10, 20), taken_back(4, 10, 80), taken_back(NULL, NULL, 80)])"
+    assert [row["part"] for row in sandbox.records(f"SELECT {asked} AS part")] == [0.25, 0.125, 0]
+
+
 @pytest.mark.parametrize(
     "sql",
     [

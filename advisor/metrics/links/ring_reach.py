@@ -26,6 +26,8 @@ _DELAYS: Floats = np.append(0.0, np.exp2(np.arange(-3.0, 12.0)))
 """Of an edge, in times of a slice, between which is interpolated."""
 _MOST_KEPT_BYTES = 64 << 20
 """Of tables that are needed again: beyond it they are worked out again."""
+_MOST_PATHS_BYTES = 4 * _MOST_KEPT_BYTES
+"""Paths take far longer to work out; those of 64 ranks on eight hosts are 120 MB."""
 
 MOST_AT_ONCE = 200_000
 """Numbers of which the latest are taken together: what a processor's cache holds."""
@@ -47,16 +49,16 @@ class Assumed(NamedTuple):
 class _Kept:
     """Arrays that are needed again, up to so many bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = _MOST_KEPT_BYTES) -> None:
         self._arrays: dict[Hashable, Floats] = {}
-        self._bytes = 0
+        self._bytes, self._most_bytes = 0, most_bytes
 
     def get(self, key: Hashable) -> Floats | None:
         return self._arrays.get(key)
 
     def keep(self, key: Hashable, array: Floats) -> None:
         self._bytes += array.nbytes
-        if self._bytes > _MOST_KEPT_BYTES:
+        if self._bytes > self._most_bytes:
             self._arrays.clear()
             self._bytes = array.nbytes
         self._arrays[key] = array
@@ -66,7 +68,7 @@ class Reach:
     """When ranks leave channels, worked out once as far as there is room."""
 
     def __init__(self) -> None:
-        self._reached, self._times, self._paths = _Kept(), _Kept(), _Kept()
+        self._reached, self._times, self._paths = _Kept(), _Kept(), _Kept(_MOST_PATHS_BYTES)
 
     def of(
         self,
@@ -98,7 +100,8 @@ class Reach:
             self._reached.keep(own_key, known)
         if known is not None:
             return known[:, np.argsort(at)] if block.long else known
-        alike = (block.op, block.time_ns, block.gloo, *key)  # whichever clocks are off
+        # Whichever clocks are off, and whether who comes early sends early.
+        alike = (block.op, block.time_ns, block.gloo, *key[:-1], assumed[2:])
         times = self._times.get(alike)
         if times is None:
             times = self._times_of(block, slow, within, loops, latency, some_slow, assumed)
@@ -171,8 +174,7 @@ class Reach:
     ) -> Floats:
         """From the arrival at a position to when ranks leave, by loops, level and position, ns."""
         which = np.minimum(loops, MOST_LOOPS).astype(np.intp) - 1
-        counts = tuple(range(1, int(which.max()) + 2))
-        table = self._paths_of(block, slow, within, latency, assumed, counts)
+        table = self._paths_of(block, slow, within, latency, assumed, int(which.max()) + 1)
         slices = PASSES[block.op] * (len(slow) - 1) * assumed.protocol.slices * loops
         if latency:
             times = _delayed(block, table, which, slices)
@@ -190,13 +192,14 @@ class Reach:
         within: Bools,
         latency: bool,
         assumed: Assumed,
-        loops: tuple[int, ...],
+        most: int,
     ) -> Floats:
-        """By number of loops and level, in what a slice takes over a link that is not slow."""
+        """By number of loops (``most`` or more) and level, in what a slice takes over a link that
+        is not slow."""
         op = block.op
-        key = (op, block.gloo, slow.tobytes(), within.tobytes(), latency, assumed[1:], loops)
+        key = (op, block.gloo, slow.tobytes(), within.tobytes(), latency, assumed[2:])
         known = self._paths.get(key)
-        if known is None:
+        if known is None or len(known) < most:
             healthy = np.where(within & ~within.all(), assumed.fast, 1.0)
             takes, delays = healthy[None], np.zeros((1, len(slow)))
             if latency:
@@ -209,6 +212,7 @@ class Reach:
             if block.gloo:
                 known = self._through(op, takes, delays, ~within, assumed)[None]
             else:
+                loops = range(1, most + 1)
                 known = np.array(paths_after(op, takes, loops, writes, delays, assumed.protocol))
             self._paths.keep(key, known)
         return known

@@ -89,6 +89,7 @@ def test_findings_of_several_recordings_say_of_which_they_are(two_jobs: Run) -> 
     assert all(shown.count(f">{name}: ") == (found["run"] == name).sum() for name in runs)
 
 
+@pytest.mark.slow
 def test_integers_stay_integers_and_texts_are_arrow(two_jobs: Run) -> None:
     frames = [two_jobs.findings(), two_jobs.breakdown(), two_jobs.breakdown("run"),
               two_jobs.collectives(), two_jobs.ranks(), two_jobs.steps(),

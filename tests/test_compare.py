@@ -65,6 +65,7 @@ def written(runs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Compar
     return Compared(done.return_value, files, text, json.loads(document), html)
 
 
+@pytest.mark.slow
 def test_figures_of_a_recording_agree_with_its_construction(runs: list[str]) -> None:
     with api.load_runs(runs) as run:
         found = figures(run.store.con, "gpt2-tiny-ddp-2")
@@ -254,6 +255,7 @@ def test_an_unknown_metric_is_refused(runs: list[str]) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_column_of_a_study_is_printed(written: Compared) -> None:
     for title in (
         "speed-up", "tokens/s", "  mean ms", "idle ms", "compute ms",

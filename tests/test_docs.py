@@ -71,6 +71,7 @@ def test_all_pages_can_be_followed_in_one_folder() -> None:
     assert len(written) > 2
 
 
+@pytest.mark.slow
 def test_the_terminal_output_in_the_readme_is_what_the_command_prints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -44,6 +44,7 @@ def test_two_files_with_the_same_rank(tmp_path: Path, fixtures_dir: Path) -> Non
     assert_one_clear_error(done, "a.json", "b.json", "rank 0")
 
 
+@pytest.mark.slow
 def test_a_truncated_trace_is_read_as_far_as_it_goes(tmp_path: Path, fixtures_dir: Path) -> None:
     raw = gzip.decompress((fixtures_dir / "gpt2-tiny-ddp-2" / "rank0.json.gz").read_bytes())
     (tmp_path / "cut.json").write_bytes(raw[: len(raw) * 2 // 3])

@@ -231,6 +231,7 @@ def test_whatever_is_to_be_filled_in_is_explained_beside_it() -> None:
     assert not found
 
 
+@pytest.mark.slow
 def test_errors_and_help_do_not_hedge() -> None:
     found = [f"{where}: {text}" for where, text in errors_and_help() if HEDGES.search(text)]
     assert not found, "\n".join(found)

@@ -84,6 +84,7 @@ def test_modules_say_in_their_names_what_they_hold() -> None:
     assert not found
 
 
+@pytest.mark.slow
 def test_names_in_the_code_keep_to_the_glossary() -> None:
     found = {
         f"{path.relative_to(ADVISOR)}:{node.lineno}"

@@ -78,6 +78,7 @@ class _Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.slow
 def test_the_phase_and_its_parts_take_the_place_of_the_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

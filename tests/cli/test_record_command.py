@@ -111,6 +111,7 @@ def test_a_launcher_that_is_asked_to_end_has_no_reason_in_its_output(tmp_path: P
     assert "was ended before it wrote a trace" in ended.stderr
 
 
+@pytest.mark.slow
 def test_the_handler_keeps_each_cycle_and_says_its_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

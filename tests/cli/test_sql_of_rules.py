@@ -16,6 +16,7 @@ from advisor.report.commands import inline_code
 from advisor.store import Store, running
 
 
+@pytest.mark.slow
 def test_the_query_of_a_rule_runs_with_its_parameters(fixtures_dir: Path) -> None:
     recording = str(fixtures_dir / "gpt2-tiny-ddp-2-slow-rank")
     answer = CliRunner().invoke(
@@ -124,6 +125,7 @@ def test_a_query_that_would_change_a_table_is_refused(
         assert answer.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_query_that_only_describes_is_answered(fixtures_dir: Path) -> None:
     place = str(fixtures_dir / "gpt2-tiny-ddp-2")
     for query in ("DESCRIBE collective", "SUMMARIZE rank", "SHOW TABLES", "EXPLAIN FROM rank"):

@@ -146,6 +146,7 @@ def test_force_replaces_stores_and_reports_only(
     assert "pass --force" in _run(capsys, "ingest", trace, "-o", store)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", _forms("text", "html", "json", "junit", "markdown"))
 def test_force_knows_a_report_again(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -63,6 +63,7 @@ def test_a_healthy_run_has_nothing_to_gain() -> None:
     assert not [item for item in report.outcomes if item.outcome == OutcomeKind.ERROR]
 
 
+@pytest.mark.slow
 def test_one_late_rank_is_one_finding_and_the_verdict() -> None:
     report = report_of(ranks=4, steps=8, tables={**EXPOSED, "lateness": LATE})
     urgent = [item for item in report.findings if item.severity != Severity.INFO]
@@ -141,6 +142,7 @@ def test_one_step_with_waiting_is_not_called_healthy() -> None:
     assert verdict.values["exposed"] == pytest.approx(0.24)
 
 
+@pytest.mark.slow
 def test_a_shifted_clock_changes_nothing_here() -> None:
     """Residuals, not offsets, enter the rules: an aligned shift must not show."""
     tables = {**EXPOSED, "lateness": LATE}

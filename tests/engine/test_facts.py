@@ -102,6 +102,7 @@ def shares_of(pauses: list[tuple[int, int]], ms: int = 150, exposed_ms: int = 4)
     return found
 
 
+@pytest.mark.slow
 def test_what_came_once_is_no_share_of_the_step_and_what_comes_again_is() -> None:
     assert shares_of([]).exposed == pytest.approx(0.04)
     assert shares_of([(0, 3)]) == shares_of([])

@@ -33,6 +33,7 @@ def recording(of: str) -> dict[str, object]:
     return {"distributedInfo": told, "traceEvents": events}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("of", "command"), [("vllm", "vllm serve"), ("sglang", "sglang.launch_server")]
 )

@@ -24,6 +24,7 @@ def test_ranks_of_two_runs_are_no_run(tmp_path: Path) -> None:
         assert run.report.verdict.reason == "never-met"
 
 
+@pytest.mark.slow
 def test_ranks_of_one_run_met(tmp_path: Path) -> None:
     for rank in range(2):
         shutil.copy(FIXTURES / "gpt2-tiny-ddp-2-slow-rank" / f"rank{rank}.json.gz", tmp_path)

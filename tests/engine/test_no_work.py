@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import advisor
 
 
@@ -24,6 +26,7 @@ def test_traces_without_known_work_are_told_from_no_traces(tmp_path: Path) -> No
     assert "advisor record" in verdict.next_steps[0]
 
 
+@pytest.mark.slow
 def test_a_log_alone_is_still_no_trace(tmp_path: Path) -> None:
     log = tmp_path / "nccl.log"
     log.write_text("h:1:2 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n")

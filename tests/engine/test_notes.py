@@ -54,6 +54,7 @@ def test_where_steps_come_from_is_said_in_every_format(form: str, source: str, c
     assert report.verdict.values["whole_trace"] is (source == "whole-trace")
 
 
+@pytest.mark.slow
 def test_annotated_steps_need_no_words() -> None:
     assert report_of("ProfilerStep", (0, 1, 2, 3)).runs[0].caveats == []
     assert report_of("annotation", (0, 1, 2, 3)).runs[0].caveats == []

@@ -139,6 +139,7 @@ def test_a_group_of_unknown_ranks_is_not_taken_for_whole() -> None:
     assert report.verdict.cause == "unknown"
 
 
+@pytest.mark.slow
 def test_the_low_end_that_a_missing_rank_takes_stays_among_the_facts() -> None:
     _, whole = found([0, 1, 2, 3], alone=0)
     _, part = found([0, 1, 2], alone=12)

@@ -28,6 +28,7 @@ def test_a_statement_needs_what_it_names_and_what_that_reads() -> None:
     assert not reads_of("SELECT 1 AS one") & views().keys()
 
 
+@pytest.mark.slow
 def test_a_view_has_no_rows_without_its_source() -> None:
     """One that has rows has none where such rows of its source are hidden from it."""
     left = {name: view.source for name, view in views().items() if view.source}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import advisor.api as advisor
 from benchmarks.gpulab import edits, run
 from benchmarks.gpulab.job import Job
@@ -11,6 +13,7 @@ from benchmarks.gpulab.job import Job
 JOB = Job(per_host=4, layers=4, steps=5, torch="2.12", nccl="2.29.7")
 
 
+@pytest.mark.slow
 def test_calls_without_a_launch_are_matched_and_belong_to_a_step(tmp_path: Path) -> None:
     run.write(JOB, *run.simulate(JOB), tmp_path)
     cut = sorted(tmp_path.iterdir())[2]

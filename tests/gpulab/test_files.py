@@ -136,6 +136,7 @@ def test_every_rule_that_names_one_of_two_faults_has_its_gain(
     assert make._gains(both, takes[1]) == {"a": 2, "b": 9, "c": 9}
 
 
+@pytest.mark.slow
 def test_a_seed_has_what_the_issue_asks_for() -> None:
     plans = cases.plans(2)
     assert len({plan.id for plan in plans}) == len(plans)

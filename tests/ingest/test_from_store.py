@@ -50,6 +50,7 @@ def test_a_store_gives_the_findings_of_its_traces(ingested: Path, truth: tuple[s
         assert run.arrow("SELECT count(*) AS n FROM event").to_pylist()[0]["n"] > 0
 
 
+@pytest.mark.slow
 def test_what_was_derived_can_be_kept_and_is_not_derived_again(
     ingested: Path, truth: tuple[str, int], tmp_path: Path
 ) -> None:

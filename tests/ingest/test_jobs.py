@@ -211,6 +211,7 @@ def test_dumps_and_logs_in_folders_of_their_own_become_runs(tmp_path: Path) -> N
     assert all("of this run" in reason for reason in lacks), lacks
 
 
+@pytest.mark.slow
 def test_a_file_that_can_be_of_any_job_is_named(tmp_path: Path) -> None:
     _two_jobs(tmp_path)
     log = shutil.copy(FIXTURES / "nccl-logs" / "v2.10-sockets.log", tmp_path / "nccl.log")

@@ -133,6 +133,7 @@ def test_irregular_chunks_go_through_the_parser(
     assert len(scanned["event"]) == _MANY
 
 
+@pytest.mark.slow
 def test_keys_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """GIVEN keys whose order changes, that begin alike, are long or many THEN none is mistaken."""
     kept = {"device": 1, "stream": 7, "External id": 5, "correlation": 9, "bytes": 64, "Seq": 3}
@@ -170,6 +171,7 @@ def test_more_names_than_it_remembers(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(scanned["event"]) == 100_000
 
 
+@pytest.mark.slow
 def test_collectives_beyond_one_insert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("advisor.ingest.readers.kineto.insert._ROWS_AT_ONCE", 100)
     events = [event(n, args={"Collective name": "allreduce", "Seq": n}) for n in range(_MANY)]

@@ -96,6 +96,7 @@ def test_many_groups_are_written_at_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert calls == [3_002]
 
 
+@pytest.mark.slow
 def test_reading_a_trace_imports_no_pandas(tmp_path: Path) -> None:
     path = tmp_path / "rank0.json"
     groups = [{"pg_name": str(at), "ranks": [0, 1]} for at in range(5)]

@@ -104,6 +104,7 @@ def test_one_run_of_a_store_made_lean_leaves_the_others(tmp_path: Path) -> None:
         assert counts.fetchall() == [("lean", 1), ("whole", 2)]
 
 
+@pytest.mark.slow
 def test_a_lean_store_is_smaller_on_disk_too(fixtures_dir: Path, tmp_path: Path) -> None:
     sizes = []
     for lean in (False, True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from advisor.ingest.ray_look import look_at
 from advisor.ingest.ray_plan import Piece, list_inputs, pieces
 from advisor.ingest.ray_task import Job, read_batch, read_together
@@ -22,6 +24,7 @@ def _late(number: int) -> dict[str, Any]:
     return event(number, args=args if number < 100 else args | {"rank": 1 + number % 2})
 
 
+@pytest.mark.slow
 def test_a_trace_that_tells_several_ranks_late_is_read_with_what_needs_the_whole_run(
     tmp_path: Path,
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_jobs_checkpoints_beside_its_traces_are_no_trace_and_a_zipped_trace_is
     assert "zip" in found["rank1.zip"][-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank_first", [True, False])
 def test_a_bomb_in_a_folder_is_named_and_the_others_are_read(
     tmp_path: Path, rank_first: bool
@@ -89,6 +90,7 @@ def test_a_bomb_in_a_folder_is_named_and_the_others_are_read(
         ingest([folder / "rank0.json", bomb], store)
 
 
+@pytest.mark.slow
 def test_diagnose_says_what_was_not_read_and_ends_as_with_other_unreadable_files(
     tmp_path: Path,
 ) -> None:

@@ -39,6 +39,7 @@ def test_the_figures_are_those_of_the_store(run: api.Run) -> None:
     assert found["recoverable_ms"] == saved / 1e6
 
 
+@pytest.mark.slow
 def test_a_tracker_that_has_no_run_open_is_left_alone(run: api.Run) -> None:
     assert publish(run) == []
 

@@ -50,6 +50,7 @@ def test_the_fit_of_a_benchmark_is_what_its_times_follow(tmp_path: Path, op: str
     assert fit["n_star_bytes"] == pytest.approx(k * ALPHA_NS / (m * BETA), rel=0.03)
 
 
+@pytest.mark.slow
 def test_text_and_report_show_fit_and_hardware(tmp_path: Path) -> None:
     (tmp_path / "out.log").write_text(output())
     with advisor.load(tmp_path / "out.log") as run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from advisor.metrics.clocks.joint import joint_clocks
 from advisor.metrics.collectives.call import Call
@@ -18,6 +19,7 @@ AHEAD_NS = (0, 1_040_000, 420_000, -800_000)
 EARLY_NS = np.array([0, 200, 15, 85, 80, 170, 60, 180]) * 1_000
 
 
+@pytest.mark.slow
 def test_a_ring_that_nobody_begins_before_all_have_come_is_not_distant() -> None:
     """GIVEN four hosts of two ranks whose clocks are off, of which the ranks past a NIC leave a
     chunk later, whoever came when: no buffer was filled ahead."""

@@ -136,6 +136,7 @@ def test_only_who_keeps_others_waiting_has_a_reason(fixtures_dir: Path) -> None:
     assert not all(late for _, late, _ in rows)
 
 
+@pytest.mark.slow
 def test_the_mean_over_the_steps_is_what_peers_wait_for_a_late_rank(fixtures_dir: Path) -> None:
     """The picture of ranks and steps, and the sentence beside it, show one figure."""
     store = derived(recording(fixtures_dir / "lab-ddp-slow-rank"))

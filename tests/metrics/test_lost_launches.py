@@ -86,6 +86,7 @@ def test_only_a_cut_rank_beside_ranks_with_launches_lost_its_own() -> None:
     assert without_launches({0: seen, 1: seen}, {1}) == set()
 
 
+@pytest.mark.slow
 def test_a_cut_rank_of_a_cpu_job_keeps_its_clock(tmp_path: Path) -> None:
     """Ranks need not begin a step together: one that does so 22 ms before is not 22 ms off."""
     for trace in sorted(FIXTURE.glob("rank*.json.gz")):

@@ -59,6 +59,7 @@ def test_a_long_pause_joins_no_steps() -> None:
     assert len(_ends([(start * MS, (start + 5) * MS) for start in starts])) == 6
 
 
+@pytest.mark.slow
 def test_a_rank_without_optimizer_steps_leaves_all_to_the_period(fixtures_dir: Path) -> None:
     files = sorted((fixtures_dir / "lab-ddp-compute-bound").glob("rank*.json.gz"))
     traces = without_steps({n: load_trace(path) for n, path in enumerate(files)})
@@ -86,6 +87,7 @@ def test_what_lies_between_two_recordings_of_a_rank_is_of_no_step(tmp_path: Path
     assert set(steps["source"]) == {"optimizer-step"}
 
 
+@pytest.mark.slow
 def test_ranks_that_train_without_exchanging_anything_are_named(tmp_path: Path) -> None:
     """A plan of tensor parallelism that names no module of the model leaves every rank alone."""
     for rank in (0, 1):

@@ -8,6 +8,7 @@ from advisor.metrics.timeline.content import content_rows
 from advisor.store.store import Store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("calls", "kernels", "replays"),
     [

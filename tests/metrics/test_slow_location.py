@@ -68,6 +68,7 @@ def hsdp(fabric: Fabric) -> list[Ask]:
             Ask("all_reduce", across(fabric), 20 * MB)]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("plan", "offset"), [*long((ddp, 0.0)), *slow((fsdp, 1e6)), (hsdp, 1e6)])
 def test_healthy_links_name_nothing(plan: Any, offset: float) -> None:
     fabric = Fabric(2, 4)
@@ -83,6 +84,7 @@ def test_rings_of_more_hosts_than_are_looked_at_together_name_nothing(
     assert rows(fabric, ddp(fabric)) == []
 
 
+@pytest.mark.slow
 def test_a_late_rank_is_no_slow_link() -> None:
     fabric = Fabric(2, 4)
     assert rows(fabric, hsdp(fabric), slow={5: 1.5}) == []
@@ -240,6 +242,7 @@ def test_a_rail_that_is_slow_everywhere() -> None:
     assert (found["kind"], sorted(found["near"])) == ("rail", [2, 6, 10, 14])
 
 
+@pytest.mark.slow
 def test_the_data_sheet_cannot_be_taken_for_a_peer() -> None:
     """All NICs of both hosts alike: nothing in the recording compares them."""
     fabric = Fabric(2, 4, nic=5.0)
@@ -314,6 +317,7 @@ def test_who_came_late_tells_the_nic_whatever_the_clocks(slow: dict[int, float])
     assert [row["near"] for row in found] == [[rank] for rank in slow]
 
 
+@pytest.mark.slow
 def test_all_links_under_every_data_sheet_may_be_slow() -> None:
     """A100 machines of the table give a GPU at most 6.2, 12.5 or 25 GB/s between hosts, none 9."""
     fabric = Fabric(2, 4, nic=9.0)
@@ -325,6 +329,7 @@ def test_all_links_under_every_data_sheet_may_be_slow() -> None:
     )  # nine tenths of the rate
 
 
+@pytest.mark.slow
 def test_a_network_between_those_of_the_sheets_is_no_place_however_unlikely_it_is() -> None:
     """GIVEN 1.5 GB/s where the table's A100 machines give 0.6, 5.6 and more, as one NIC of 25 Gb/s
     beside two does: nothing but the device's name accuses it."""

@@ -117,6 +117,7 @@ def test_nccl_metadata_gives_bytes_to_each_peer(experts: Store) -> None:
     assert all(sum(json.loads(text)) == size for _, text, size in found)
 
 
+@pytest.mark.slow
 def test_the_rank_of_the_wanted_expert_is_named(experts: Store) -> None:
     received = [sum(rows[rank] for rows in ROWS) for rank in range(RANKS)]
     expected = max(received) / (sum(received) / RANKS)

@@ -82,6 +82,7 @@ def test_nothing_complete_on_all_ranks_leaves_nothing() -> None:
     assert [left_out(own) for own in found.values()] == [{0: "partial"}, {1: "partial"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2-tiny-ddp-2-slow-rank", "lab-ddp-slow-link"])
 def test_every_command_names_one_step_time(fixtures_dir: Path, name: str) -> None:
     with api.load(fixtures_dir / name) as run:

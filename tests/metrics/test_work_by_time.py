@@ -162,6 +162,7 @@ def test_kernels_of_every_kind_that_take_longer_are_no_chance() -> None:
     assert one.pace_p_value == 1.0
 
 
+@pytest.mark.slow
 def test_matrix_products_tell_a_slow_memory_from_a_slow_device_and_from_more_work() -> None:
     usual = [1.0, 2.0, 3.0, 1.5, 2.5, 0.5, 4.0, 1.2, 0.8, 6.0]
     slow = [3.8 * ms for ms in usual]

@@ -41,6 +41,7 @@ def test_outliers_do_not_move_it() -> None:
     assert found.beta_ns_per_byte == pytest.approx(0.1, rel=0.1)
 
 
+@pytest.mark.slow
 def test_agrees_with_scikit_learn_on_clean_data() -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
     k, m = terms("all_reduce", 4) or (0, 0)

@@ -206,6 +206,7 @@ def test_the_data_are_consistent() -> None:
         assert variable.until is None or variable.since is None or variable.since <= variable.until
 
 
+@pytest.mark.slow
 @given(
     env=st.dictionaries(
         st.one_of(st.sampled_from(sorted(variables())), st.from_regex(r"NCCL_[A-Z_]{1,20}")),

@@ -547,6 +547,7 @@ def test_the_command_shows_one_size_in_full() -> None:
     assert data["assumptions"]
 
 
+@pytest.mark.slow
 def test_the_command_shows_all_sizes_in_short() -> None:
     result = CliRunner().invoke(command, ["llama2-70b", "dgx-h100", "--format", "json"])
     assert result.exit_code == 0, result.output

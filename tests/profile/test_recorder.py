@@ -93,6 +93,7 @@ def test_what_a_child_runs_is_the_ranks_own_use_of_its_cores(tmp_path: Path) -> 
     assert held["own_ns"] <= held["window_ns"] * len(held["cpus"])
 
 
+@pytest.mark.slow
 def test_what_the_profiler_adds_to_steps_is_told_from_those_before(tmp_path: Path) -> None:
     small = torch.randn(2)
     with advisor.profiler(tmp_path, steps=5, skip=6) as recorder:
@@ -182,6 +183,7 @@ def test_what_collectives_pickle_is_marked_while_it_is_recorded(tmp_path: Path) 
     assert (c10d._object_to_tensor, c10d._tensor_to_object) == own
 
 
+@pytest.mark.slow
 def test_full_collections_of_garbage_are_marked_while_it_is_recorded(tmp_path: Path) -> None:
     before = list(gc.callbacks)
     with advisor.profiler(tmp_path, steps=3, skip=1) as recorder:

@@ -129,6 +129,7 @@ def test_foreign_work_is_counted_and_stands_against_the_devices_peak(foreign: ad
     assert "peak of &#39;NVIDIA Z9&#39; for fp32" in _text(foreign)
 
 
+@pytest.mark.slow
 def test_no_shapes_no_roofline_but_how_to_record_them(foreign: advisor.Run) -> None:
     foreign.store.con.execute("UPDATE comm_event SET input_dims = NULL")
     page = _text(foreign)
@@ -136,6 +137,7 @@ def test_no_shapes_no_roofline_but_how_to_record_them(foreign: advisor.Run) -> N
     assert "record_shapes=True" in page
 
 
+@pytest.mark.slow
 def test_bandwidth_with_a_rank_missing_is_not_drawn(foreign: advisor.Run) -> None:
     foreign.store.con.execute("UPDATE collective SET t_is = 'upper bound'")
     page = _text(foreign)

@@ -152,6 +152,7 @@ def test_without_trials_there_is_no_section() -> None:
         assert sweep.build(store, RUN) is None
 
 
+@pytest.mark.slow
 def test_the_frontier_says_whether_fresh_pairs_confirmed_it() -> None:
     def points(confirmed: bool) -> dict[str, Any]:
         step = {"step_ns": 90_000_000, "peak_memory_bytes": 800_000_000, "on_frontier": True}

@@ -123,6 +123,7 @@ def test_bandwidth_is_held_against_links_and_nics(tmp_path: Path) -> None:
     assert [item.rule for item in known] == ["benchmark-below-limit"]
 
 
+@pytest.mark.slow
 def test_links_of_amd_gpus_are_looked_at_with_their_own_tools(tmp_path: Path) -> None:
     (slow,) = found(tmp_path / "amd", [printed(of(62, hosts=1, device="AMD Instinct MI300X"))])
     (other,) = found(tmp_path / "nvidia", [printed(of(62, hosts=1))])
@@ -204,6 +205,7 @@ def test_the_host_most_of_whose_pairs_are_slow_is_named_beside_other_slow_pairs(
     assert (facts["host_slow"], facts["host_tables"], facts["falls"]) == (4, 5, 5)
 
 
+@pytest.mark.slow
 def test_curves_are_judged_by_their_shape(tmp_path: Path) -> None:
     healthy = of(230, hosts=1, device="NVIDIA A100-SXM4-80GB")
     small = [[size, 3000, 3000] for size in (8, 64, 1024)]
@@ -341,6 +343,7 @@ def _curve(folder: Path, text: str) -> dict[str, Any]:
     return dict(zip(names, row, strict=True))
 
 
+@pytest.mark.slow
 def test_nvls_is_held_against_what_the_switch_lets_it_show(tmp_path: Path) -> None:
     """2, 4 and 6 H100 of waynehacking8/nccl-collectives-bench: 69 % of it each, 46 to 98 of 450."""
     shares = []
@@ -391,6 +394,7 @@ def test_a_rack_at_the_speed_of_its_nics_is_not_called_healthy(tmp_path: Path) -
     assert limits == [(None, None), ("links", 900.0)]
 
 
+@pytest.mark.slow
 def test_a_table_of_a_named_machine_without_its_hosts_asks_for_them(tmp_path: Path) -> None:
     times = {power: 2**power * bus_factor("all_reduce", 72) / 190e3 for power in range(27, 34)}
     table = {"op": "all_reduce", "ranks": 72, "hosts": 18, "device": "NVIDIA GB200",
@@ -415,6 +419,7 @@ def test_hosts_of_one_letter_are_told_apart(tmp_path: Path) -> None:
     assert found["hosts"] == ["a", "b"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("last_us", "severity"), [(31_000, "warning"), (4_500, None)], ids=["slow", "late"]
 )

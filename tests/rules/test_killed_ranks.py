@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.rules.outputs import LOGS, first_named
 
 _REPORT = "[E ProcessGroup"
@@ -18,6 +20,7 @@ def _stopped(at: str) -> str:
     return f"{timed}W1128 {at}.100 {launcher}\n"
 
 
+@pytest.mark.slow
 def test_silence_tells_of_a_rank_only_where_it_lived_on(tmp_path: Path) -> None:
     cases = {
         "killed": _KILLED,

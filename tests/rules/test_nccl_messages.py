@@ -341,6 +341,7 @@ def _wrong(cases: dict[str, dict[str, Any]], found: dict[str, Finding]) -> dict[
     return {cases[name]["source"]: why for name, why in wrong.items() if why}
 
 
+@pytest.mark.slow
 def test_a_log_names_its_cause_first_and_what_followed_last(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     lines = [
@@ -406,6 +407,7 @@ WHENCE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_hosts_are_those_of_the_ranks_that_a_barrier_names(tmp_path: Path) -> None:
     """They are taken from the ranks of the run, which only the whole road fills."""
     log = tmp_path / "job.log"
@@ -478,6 +480,7 @@ BEHIND_A_PLACE = {
 }
 
 
+@pytest.mark.slow
 def test_what_is_quoted_of_a_line_begins_with_what_it_says(tmp_path: Path) -> None:
     found = first_causes(tmp_path, {name: line for name, (line, _) in BEHIND_A_PLACE.items()})
     for name, (_, says) in BEHIND_A_PLACE.items():
@@ -578,6 +581,7 @@ def test_a_job_that_trained_on_did_not_die_of_what_was_said_before(tmp_path: Pat
     }
 
 
+@pytest.mark.slow
 def test_nccl_that_starts_late_in_a_jobs_output_is_read(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     epochs = "".join(f"epoch {number} loss 2.5\n" for number in range(8_000))
@@ -613,6 +617,7 @@ def test_every_entry_can_be_reached_and_names_its_source() -> None:
 INIT = "node1:301:398 [2] NCCL INFO ncclCommInitRank comm 0x5d {} 2 nranks 4 cudaDev 2 busId 9a000"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("thread", "severity"), [("node1:301:398", "warning"), ("node1:301:399", "critical")]
 )
@@ -633,6 +638,7 @@ def test_a_warning_in_spite_of_which_the_communicator_was_made_is_no_end(
 GLIBC = "/lib/libc.so.6: version `GLIBC_2.32' not found (required by {})"
 
 
+@pytest.mark.slow
 def test_a_plugin_that_does_not_fit_the_system_ends_nothing_but_what_asked_for_it(
     tmp_path: Path,
 ) -> None:
@@ -653,6 +659,7 @@ def test_a_plugin_that_does_not_fit_the_system_ends_nothing_but_what_asked_for_i
     }
 
 
+@pytest.mark.slow
 def test_a_kernel_fails_because_its_gpu_is_gone_not_the_reverse(tmp_path: Path) -> None:
     xid = "Nov 25 10:11:12 a1 kernel: NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n"
     crash = "[rank0]: RuntimeError: CUDA error: unspecified launch failure\n"
@@ -701,6 +708,7 @@ def test_a_plugin_that_was_asked_for_and_is_not_there_is_named(
     assert [str(it.severity) for it in missing] == (["warning"] if is_missing else [])
 
 
+@pytest.mark.slow
 def test_a_plugin_for_efa_that_does_not_start_warns_of_tcp_between_hosts(tmp_path: Path) -> None:
     """On one host it does no harm; a log that tells of one, and not how many, says so."""
     lines = ("NCCL INFO NCCL version 2.21.5+cuda12.4",
@@ -762,6 +770,7 @@ def test_a_watchdog_that_ends_its_process_ended_the_job(tmp_path: Path) -> None:
     assert (str(item.severity), item.ranks) == ("critical", [0])
 
 
+@pytest.mark.slow
 def test_the_process_that_its_launcher_names_alone_is_the_place(tmp_path: Path) -> None:
     line = (
         "E1129 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) "

@@ -92,6 +92,7 @@ def test_an_exception_after_another_files_time_out_is_not(tmp_path: Path) -> Non
     assert first.evidence.facts["message"] == "watchdog-timeout"
 
 
+@pytest.mark.slow
 def test_files_without_times_are_said_to_have_no_order(tmp_path: Path) -> None:
     first = _first(tmp_path, GAVE_UP.replace("[E1206 {clock}.755200000 ", "[E "), RAISED)
     assert "no order" in " ".join(first.because)
@@ -121,6 +122,7 @@ def _of(folder: Path, text: str) -> list[tuple[str, str]]:
     return [(str(item.evidence.facts["message"]), item.severity.value) for item in found]
 
 
+@pytest.mark.slow
 def test_of_several_runs_in_a_file_the_last_ones_end_leads(tmp_path: Path) -> None:
     """An earlier run's error is over, also where the last one died of its like."""
     ended = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
@@ -141,6 +143,7 @@ BEGUN = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begun", [BEGUN[0], *slow(*BEGUN[1:])])
 def test_a_launcher_that_begins_behind_ones_end_begins_another_run(
     tmp_path: Path, begun: str
@@ -165,6 +168,7 @@ def test_what_another_host_raises_behind_a_launchers_end_is_of_the_same_run(tmp_
     assert _of(tmp_path, text)[0] == ("out-of-memory", "critical")
 
 
+@pytest.mark.slow
 def test_what_a_program_catches_and_trains_on_after_needs_no_mending(tmp_path: Path) -> None:
     caught = REFUSED.format(name="log", function="upload", words="no rows to upload")
     version = "NCCL version 2.27.7+cuda12.4\n"
@@ -172,6 +176,7 @@ def test_what_a_program_catches_and_trains_on_after_needs_no_mending(tmp_path: P
     assert _of(tmp_path, version + caught) == [("value-refused", "warning")]
 
 
+@pytest.mark.slow
 def test_what_is_told_to_debug_a_library_is_no_death(tmp_path: Path) -> None:
     tried = "[17000.1] [n1:77:0] sock.c:32 UCX  {} bind failed: Cannot assign requested address\n"
     crash = "[n1:77:2:90] Caught signal 11 (Segmentation fault: address not mapped to object)\n"

@@ -34,6 +34,7 @@ def titles() -> set[str]:
     return {title.strip() for title, _ in comparison_figures.figures(whole)}
 
 
+@pytest.mark.slow
 def test_every_figure_named_is_printed_by_compare(titles: set[str]) -> None:
     for rule in _RULES:
         text = " ".join(templates(rule.verify)).replace("{{ op }}", "all_reduce")
@@ -55,6 +56,7 @@ def test_every_query_named_runs_as_written() -> None:
             store.con.execute(query)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log", ["v2.10-sockets.log", "v2.21-one-nic.log", "v2.27-groups.log"])
 def test_a_finding_of_logs_alone_is_not_proven_by_steps(log: str) -> None:
     """GIVEN a log and no trace THEN what to look at again is in a log."""

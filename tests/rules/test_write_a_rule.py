@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from advisor import api
 from advisor.engine import load_rule
 from advisor.engine.examples import check_examples
@@ -29,6 +31,7 @@ def test_its_examples_pass(tmp_path: Path) -> None:
     assert not [result.problem for result in results if result.problem]
 
 
+@pytest.mark.slow
 def test_it_finds_the_broadcasts_of_a_real_run(tmp_path: Path) -> None:
     path = written(tmp_path)
     recording = re.search(r"advisor diagnose (\S+) --rules", PAGE)

@@ -129,6 +129,7 @@ def test_a_rank_is_not_written_twice_without_force(tmp_path: Path) -> None:
         store.write_folder(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path: Path) -> None:
     """GIVEN traces WHEN ingested THEN `advisor sql` answers in every format and nothing leaks."""
     runner = CliRunner()
@@ -231,6 +232,7 @@ def test_sql_answers_from_what_was_read_and_analyses_where_the_query_asks(
     assert rules == "all_rules True"
 
 
+@pytest.mark.slow
 def test_sql_takes_traces_as_well_as_a_store() -> None:
     """GIVEN a folder of traces or one trace THEN it is read and analysed for the query."""
     rows, note = _sql(_RECORDING, "SELECT count(*) > 0 AS calls FROM collective")

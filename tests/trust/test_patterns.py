@@ -126,6 +126,7 @@ class _Words(dict[str, Any]):
         return "word"
 
 
+@pytest.mark.slow
 def test_a_pattern_of_an_f_string_is_seen() -> None:
     source = """
 NAME = "[A-Z]+"

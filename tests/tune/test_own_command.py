@@ -159,6 +159,7 @@ def test_only_a_trial_keeps_all_losses_and_a_watched_job_shows_no_sign_of_life(
     assert order.alive(tmp_path, 0).exists() is not bool(asked.every)
 
 
+@pytest.mark.slow
 def test_a_script_that_makes_too_few_steps_is_told_how_many(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(

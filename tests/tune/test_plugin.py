@@ -283,6 +283,7 @@ def test_the_parser_refuses_what_the_plugin_refuses(line: str, expected: str) ->
     assert any(part in str(caught.value) for part in expected.split("|"))
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_named_file_must_exist(library: Path, tmp_path: Path) -> None:
     status, output = _load_in_another_process(library, tmp_path / "absent.csv")

@@ -16,6 +16,7 @@ _HOOKS = OwnAxis(setting="comm_hook", values=["none", "fp16"])
 _START: Configuration = {"bucket_cap_mb": 25, "comm_hook": "none"}
 
 
+@pytest.mark.slow
 def test_hooks_that_halve_gradients_are_predicted_with_every_bucket_cap(fixtures_dir: Path) -> None:
     predicted = from_trace(fixtures_dir / "gpt2-tiny-ddp-2", [_CAPS, _HOOKS], _START)
     assert predicted.settings == {"bucket_cap_mb", "comm_hook"}
@@ -27,6 +28,7 @@ def test_hooks_that_halve_gradients_are_predicted_with_every_bucket_cap(fixtures
         assert half < whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("present", ["fp16", None])
 def test_hooks_are_not_predicted_from_a_job_that_has_one_or_is_not_known(
     fixtures_dir: Path, present: str | None

@@ -36,6 +36,7 @@ def run(search: Search) -> list[Tried]:
     return tried
 
 
+@pytest.mark.slow
 def test_a_small_grid_is_tried_whole_and_nothing_twice() -> None:
     search = Search(AXES, START, limit=1000)
     tried = run(search)

@@ -40,6 +40,7 @@ def test_ratio_uses_both_neighbours() -> None:
     assert ratio_to_neighbours(90, None, None) is None
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     """GIVEN four pairs, alone and beside ten differences of baselines with the same noise."""
     rng = np.random.default_rng(2)

@@ -239,6 +239,7 @@ def test_variables_that_won_are_in_env_sh_as_a_shell_reads_them(tmp_path: Path) 
     assert done.stdout == "lo;x 'y|unset"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trial_ends", [True, False])
 def test_a_folder_removed_while_the_sweep_runs_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial_ends: bool

@@ -15,6 +15,7 @@ from tests.metrics.nccl_rings import Ask, Fabric, recording, world
 from tests.metrics.support import store_of
 
 
+@pytest.mark.slow
 def test_a_slow_link_is_restored_in_the_replay(fixtures_dir: Path) -> None:
     with api.load(fixtures_dir / "lab-fsdp2-slow-link") as run:
         places = run.sql("SELECT src FROM link_excess")
@@ -45,6 +46,7 @@ def test_without_a_slow_link_nothing_is_restored(fixtures_dir: Path) -> None:
     assert len(rows) == 0
 
 
+@pytest.mark.slow
 def test_of_small_buckets_one_cap_is_tried_that_the_sizes_seen_tell_of(fixtures_dir: Path) -> None:
     """All caps that people set lie beyond twice the largest bucket, of 192 KiB."""
     with api.load(fixtures_dir / "lab-ddp-hidden-communication") as run:

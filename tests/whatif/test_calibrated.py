@@ -126,6 +126,7 @@ def test_another_machine_is_refused(oci: Calibration, device: str, backend: str,
         Calibrated.of_run(store.con, "run", oci)
 
 
+@pytest.mark.slow
 def test_the_command_says_what_the_calibration_was_for(oci: Calibration, tmp_path: Path) -> None:
     run = str(Path(__file__).parents[2] / "fixtures" / "lab-ddp-slow-link")
     file = tmp_path / "mine.yaml"

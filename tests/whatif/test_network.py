@@ -102,6 +102,7 @@ def test_without_a_known_size_only_a_relative_change_is_answered() -> None:
         predict_link_rate(steps, models, 1.0)
 
 
+@pytest.mark.slow
 def test_calls_that_cost_latency_alone_are_not_said_to_be_of_one_size(fixtures_dir: Path) -> None:
     # GIVEN all-reduces of two sizes of which the larger took less
     with api.load(fixtures_dir / "lab-ep-expert-skew") as run:

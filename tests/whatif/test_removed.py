@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from advisor import api
 from advisor.whatif.cost import ServiceModel
 from advisor.whatif.extract import programs
@@ -62,6 +64,7 @@ def test_half_of_the_bytes_leaves_the_latency() -> None:
     assert changed.calls[1].service_ns == 10
 
 
+@pytest.mark.slow
 def test_what_lies_between_two_calls_only_is_done_for_the_second(fixtures_dir: Path) -> None:
     with api.load(fixtures_dir / "lab-ddp-blocking") as run:
         steps = programs(run.store, "run")
@@ -79,6 +82,7 @@ def test_what_lies_between_two_calls_only_is_done_for_the_second(fixtures_dir: P
         assert item.ns < WAKE_NS, "longer stretches are work of somebody's"
 
 
+@pytest.mark.slow
 def test_reductions_of_early_micro_batches_are_left_out_in_the_replay(fixtures_dir: Path) -> None:
     with api.load(fixtures_dir / "emulated-sync-every-micro-batch") as run:
         rows = run.sql(

@@ -329,6 +329,7 @@ def test_fields_of_any_type_are_survived(key: str, value: Any) -> None:
         parse_dump({**DUMP, "entries": [entry(1, **{name: value})]})
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=3)), max_size=6))
 def test_mutated_pickles_never_crash(edits: list[tuple[int, bytes]]) -> None:
     data = bytearray(pickle.dumps(DUMP, protocol=2))

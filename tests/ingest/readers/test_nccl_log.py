@@ -617,6 +617,7 @@ def test_rules_on_nics_see_those_of_libfabric(tmp_path: Path, nic: int | None, r
     assert fired & {"single-nic", "nics-shared"} == {rule}
 
 
+@pytest.mark.slow
 def test_a_machine_that_the_plugin_names_is_the_tables(tmp_path: Path) -> None:
     """GIVEN a table below a log of AWS's p5 THEN nobody is asked for the machine.
 
@@ -771,6 +772,7 @@ def test_groups_that_nothing_tells_apart_give_no_links(tmp_path: Path) -> None:
     assert {name for _, _, name in found} == {"world"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gpu", "severity"), [("7", "warning"), ("0", "info"), ("1a000", "info")])
 def test_tcp_between_hosts_of_eight_gpus_is_a_warning_whatever_their_name(
     tmp_path: Path, gpu: str, severity: str
@@ -785,6 +787,7 @@ def test_tcp_between_hosts_of_eight_gpus_is_a_warning_whatever_their_name(
     assert found.severity.value == severity
 
 
+@pytest.mark.slow
 def test_an_efa_plugin_that_fails_on_one_host_harms_nothing_there(tmp_path: Path) -> None:
     """Inside a host nothing goes over it; with a second host in the log TCP is what is left."""
     failed = "NCCL WARN NET/OFI aws-ofi-nccl initialization failed"
@@ -879,6 +882,7 @@ def test_connections_before_any_communicator_are_kept(tmp_path: Path) -> None:
     assert found == [(0, 1, None), (1, 2, None), (2, 3, None), (3, 0, None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "spans", "severity"),
     [(1, "one", "info"), (2, "several", "warning"), (None, "unknown", "info")],
@@ -897,6 +901,7 @@ def test_bridges_among_the_sockets_of_one_hosts_log(
     assert (found.evidence.facts["spans"], found.severity.value) == (spans, severity)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_nccl", [True, False])
 def test_an_output_that_names_nothing_says_whether_lines_of_it_are_nccls(
     tmp_path: Path, of_nccl: bool

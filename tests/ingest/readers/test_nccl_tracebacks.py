@@ -64,6 +64,7 @@ def test_torchruns_mark_has_no_space_behind_it(tmp_path: Path) -> None:
     assert "steps/train.py:40 (main)" in str(found.because)
 
 
+@pytest.mark.slow
 def test_a_launchers_report_quotes_a_traceback_indented(tmp_path: Path) -> None:
     report = [
         "W0430 00:03:35 12 torch/distributed/elastic/api.py:1012] Sending process 9 closing signal"
@@ -209,6 +210,7 @@ def test_what_a_loaders_process_raised_is_told_once_where_it_arose(tmp_path: Pat
     assert "steps/train.py:40 (main)" in str(found.because)
 
 
+@pytest.mark.slow
 def test_an_exceptions_words_go_on_in_the_next_lines(tmp_path: Path) -> None:
     text = (
         f"{CALLS}ValidationError: 1 validation error for EngineArgs\nparallel_size\n  must be > 0\n"
@@ -245,6 +247,7 @@ def test_calls_name_an_exception_that_its_text_does_not(
     assert first_finding(tmp_path, text).evidence.facts["message"] == cause
 
 
+@pytest.mark.slow
 def test_an_exception_that_a_launcher_quotes_behind_its_own_is_the_cause(tmp_path: Path) -> None:
     text = (
         "torch.multiprocessing.spawn.ProcessRaisedException: \n\n"
@@ -254,6 +257,7 @@ def test_an_exception_that_a_launcher_quotes_behind_its_own_is_the_cause(tmp_pat
     assert (found.evidence.facts["message"], found.severity.value) == ("index-outside", "critical")
 
 
+@pytest.mark.slow
 def test_the_launcher_tells_the_rank_of_an_exception_that_names_none(tmp_path: Path) -> None:
     text = f"""{CALLS}IndexError: list index out of range
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
@@ -287,6 +291,7 @@ Root Cause (first observed failure):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("later", "root", "cause", "rank"),
     [
@@ -303,6 +308,7 @@ def test_a_rank_that_was_killed_after_another_failed_is_not_the_cause(
     assert (found.evidence.facts["message"], found.ranks) == (cause, [rank])
 
 
+@pytest.mark.slow
 def test_what_is_raised_while_a_program_ends_is_not_the_cause(tmp_path: Path) -> None:
     last = '  File "/opt/lib/python3.11/site-packages/launch/utils.py", line 257, in {}\n'
     said = "AttributeError: 'Popen' object has no attribute 'join'\ntask failed (exitcode: 1)\n"
@@ -327,6 +333,7 @@ def test_an_assertion_without_words_is_told_by_its_condition(said: str) -> None:
     assert [item.text for item in raised_in(worded)] == ["AssertionError: heads must divide"]
 
 
+@pytest.mark.slow
 def test_an_output_that_ends_inside_a_traceback_is_cut(tmp_path: Path) -> None:
     found = first_finding(tmp_path, "".join(f"[rank3]: {line}\n" for line in CALLS.splitlines()))
     assert (found.evidence.facts["message"], found.ranks) == ("output-cut", [3])

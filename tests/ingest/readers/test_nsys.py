@@ -280,6 +280,7 @@ def test_a_rank_that_a_trace_told_already_is_not_read_twice(tmp_path: Path) -> N
         assert "ranks [3] have a trace already" in rows(store, "SELECT note FROM source")[0][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("told", "said"),
     [

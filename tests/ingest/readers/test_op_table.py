@@ -178,6 +178,7 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     assert rows(store, "SELECT events_dropped, complete FROM rank WHERE rank = 1") == [(0, True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [2**31, 9], ids=["of no rank", "of a rank without other rows"])
 def test_a_dropped_row_is_told_once_by_its_rank_or_the_first(tmp_path: Path, rank: int) -> None:
     table = job(2, 2, 1, (0, 1), ("forward-compute", "backward-compute"))
@@ -197,6 +198,7 @@ def test_a_dropped_row_is_told_once_by_its_rank_or_the_first(tmp_path: Path, ran
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [2**40, -1], ids=["too large", "negative"])
 def test_a_table_whose_ranks_are_mostly_impossible_is_damaged(tmp_path: Path, rank: int) -> None:
     """GIVEN four ranks, of which the last can be read."""

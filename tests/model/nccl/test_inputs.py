@@ -322,6 +322,7 @@ def test_the_command_reads_the_release_from_a_log(tmp_path: Path) -> None:
 SOCKETS = Path(__file__).parents[3] / "fixtures" / "nccl-logs" / "v2.10-sockets.log"
 
 
+@pytest.mark.slow
 def test_the_environment_of_a_log_decides_the_table_as_it_does_the_check(tmp_path: Path) -> None:
     path = tmp_path / "tree.log"
     text = SOCKETS.read_text()

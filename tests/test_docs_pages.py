@@ -27,6 +27,7 @@ def pages() -> dict[str, str]:
     return dict(module.pages())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_each_rule_says_what_it_was_seen_firing_on() -> None:
     made = pages()

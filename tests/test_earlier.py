@@ -76,6 +76,7 @@ def recorded(folder: Path, cap: int, width: int = 1) -> None:
         (folder / name).write_bytes(gzip.compress(json.dumps(head | document).encode(), 1))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_recording_before_in_a_row_says_what_was_changed(tmp_path: Path) -> None:
     recorded(tmp_path / "t", 25)

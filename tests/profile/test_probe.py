@@ -45,6 +45,7 @@ def test_rounds_are_disjoint_and_cover_what_they_promise(hosts: Sequence[int]) -
             assert {rank for pair in found for rank in pair} == set(range(len(hosts)))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_real_probe_is_read_back(tmp_path: Path) -> None:
     out = tmp_path / "probe.json"

@@ -72,6 +72,7 @@ def _killed(mode: str, step: int, given: str, before: Path, out: Path) -> list[i
     return list(range(1, int(done.stdout) + 1, step))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("present", "every"), [(True, 2), *long((True, 1), (False, 1))])
 def test_ranks_appear_at_once_or_not_at_all(tmp_path: Path, present: bool, every: int) -> None:
     """GIVEN a store of ranks 0 and 1, or none, WHEN ranks 1 and 2 are written and the writer is

@@ -46,6 +46,7 @@ def log_of(folder: Path) -> str:
     return "".join(path.read_text() for path in sorted(folder.glob("logs/**/stderr.log")))
 
 
+@pytest.mark.long
 def test_a_crash_is_a_result_and_its_log_says_why(tmp_path: Path) -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     # GIVEN an interface that does not exist

@@ -93,6 +93,7 @@ def test_the_phase_and_its_parts_take_the_place_of_the_files(
     assert "bytes" not in text.partition("rules 3/65")[2]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_rule_and_rank_is_announced(tmp_path: Path) -> None:
     heard: list[tuple[str, int, int | None]] = []

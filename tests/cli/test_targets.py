@@ -220,6 +220,7 @@ def test_text_that_quotes_a_report_is_not_written_over(
         assert place.read_bytes() == notes
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["html", *long("json")])
 def test_force_knows_a_comparison_again(

@@ -65,6 +65,7 @@ def shifted(folder: Path, by_ns: Mapping[int, int], *changes: str) -> FindingsRe
         return diagnose(store)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_ns", [ALL_HOSTS, *long(ONE_HOST)], ids=["all", "one"])
 def test_where_clocks_differ_a_link_that_is_not_seen_is_not_excluded(
     fixtures_dir: Path, by_ns: Mapping[int, int]
@@ -99,6 +100,7 @@ def test_a_probe_that_is_not_of_all_these_hosts_leaves_it(fixtures_dir: Path, us
     assert report.verdict.reason == "clocks"
 
 
+@pytest.mark.long
 def test_ends_apart_that_nothing_explains_are_doubted_as_well(fixtures_dir: Path) -> None:
     """Clocks taken as they are, ranks that leave apart, and no link found: no all-clear either."""
     report = shifted(
@@ -138,6 +140,7 @@ HIDDEN = ("DELETE FROM link_excess",)
 EVERY_HOST = {0: 40_000_000, **ALL_HOSTS}
 
 
+@pytest.mark.long
 def test_a_doubt_about_more_than_the_finding_gives_comes_first(fixtures_dir: Path) -> None:
     """The slow link gives most here; where clocks hide it, only a smaller gain is found."""
     report = shifted(fixtures_dir / "lab-fsdp2-slow-link", EVERY_HOST, *HIDDEN)

@@ -16,6 +16,7 @@ from advisor.engine.verdict.met import strangers
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ranks_of_two_runs_are_no_run(tmp_path: Path) -> None:
     shutil.copy(FIXTURES / "gpt2-tiny-ddp-2" / "rank0.json.gz", tmp_path)

@@ -248,6 +248,7 @@ def test_a_trace_that_is_refused_costs_itself_and_not_the_other_jobs(tmp_path: P
             assert "trace.json" in run.render(form), form
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_jobs_that_sizes_tell_apart_are_told_apart_by_folders_too(tmp_path: Path) -> None:
     _two_jobs(tmp_path)

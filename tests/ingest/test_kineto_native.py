@@ -312,6 +312,7 @@ def _mostly_usual(drawn: tuple[dict[str, Any], dict[str, Any], int]) -> list[dic
     return [event(0), {**usual, **changed}, *([other] if few == 6 else [])]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("lean", "merged"), thinned([(False, True), (True, False), (False, False)], 3)

@@ -40,6 +40,7 @@ def _read(text: str) -> tuple[list[str], dict[str, int], bool]:
         return names(store), dropped(store), complete
 
 
+@pytest.mark.long
 @settings(
     max_examples=25,
     deadline=None,

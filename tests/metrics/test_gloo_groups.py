@@ -39,6 +39,7 @@ def derived(traces: Traces) -> Store:
     return store
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", thinned(FIXTURES, len(FIXTURES)))
 def test_one_group_is_the_same_with_and_without_metadata(fixtures_dir: Path, name: str) -> None:

@@ -126,6 +126,7 @@ def test_a_call_that_has_not_returned_queued_nothing(
     assert split_idle(gaps).launch_gap.length == queued * MS
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_lost_kernels_are_no_pause_of_the_host(tmp_path: Path) -> None:
     """GIVEN kernels of a rank whose records were lost in some steps THEN nobody is said to pause.

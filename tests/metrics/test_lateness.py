@@ -106,6 +106,7 @@ def test_a_rank_that_was_not_read_or_sends_to_another_one_lost_nothing() -> None
     assert lost_time([column(0, 0, op="send"), column(0, op="send", first=1)], {}) == {}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_lost_record_makes_no_rank_late(fixtures_dir: Path) -> None:
     """The pause of another rank falls into the call that rank 3 has no record of."""

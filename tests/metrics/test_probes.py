@@ -195,6 +195,7 @@ def test_a_probe_that_finds_links_alike_takes_the_alarm_back(tmp_path: Path) -> 
     assert finding.severity == "info"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "hosts",

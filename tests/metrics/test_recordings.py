@@ -78,6 +78,7 @@ def test_the_slow_sender_of_a_ring_is_named_and_nobody_is_late(slow_link: Traces
     assert stragglers(store) == []
 
 
+@pytest.mark.long
 def test_a_host_slow_both_ways_is_named_from_two_operations(slow_host: Traces) -> None:
     store = derived(slow_host)
     assert places(store) == [("rank", 1, None)]
@@ -147,6 +148,7 @@ def test_order_of_events_changes_nothing(slow_link: Traces) -> None:
     assert places(after) == places(before)
 
 
+@pytest.mark.long
 def test_a_missing_event_unmatches_only_its_own_call(slow_rank: Traces) -> None:
     gone = copy.deepcopy(slow_rank)
     spans = [e for e in gone[1]["traceEvents"] if e["name"] == "gloo:all_reduce"]

@@ -90,6 +90,7 @@ def test_without_shapes_nothing_is_counted() -> None:
     assert set(counted.left_out) == {NO_SHAPES}
 
 
+@pytest.mark.long
 def test_torchs_own_counter_agrees(tmp_path: Path) -> None:
     """Linear, convolutions, batched products and attention, forward and backward."""
     torch = pytest.importorskip("torch")

@@ -68,6 +68,7 @@ def hsdp(fabric: Fabric) -> list[Ask]:
             Ask("all_reduce", across(fabric), 20 * MB)]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("plan", "offset"), [*long((ddp, 0.0)), *slow((fsdp, 1e6)), (hsdp, 1e6)])
 def test_healthy_links_name_nothing(plan: Any, offset: float) -> None:
@@ -372,6 +373,7 @@ def test_clocks_that_hide_the_stagger_of_calls_of_one_size_name_no_other_link() 
     assert rows(fabric, hsdp(fabric), offsets={1: 2e5, 2: -3e5, 3: 4e5}, jitter=0.1) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("ahead", [12e6, *long(-12e6)])
 def test_a_clock_that_nobody_keeps_tells_no_direction_between_two_hosts(ahead: float) -> None:

@@ -97,6 +97,7 @@ def test_long_operators_that_all_take_longer_are_no_more_work() -> None:
     assert found.operator is None
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_more_calls_in_step_after_step_are_more_work_and_no_chance() -> None:
     """As a rank that evaluates beside its training: calls of a size, more of them."""

@@ -10,6 +10,7 @@ import advisor
 from advisor.report.page import Labels
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_regions_of_several_recordings_are_told_apart_by_name() -> None:
     """GIVEN logs of three jobs, two with the same picture THEN no two tables have one name."""

@@ -122,6 +122,7 @@ def test_a_change_that_cannot_be_replayed_has_the_gain_of_the_finding_that_makes
     assert isinstance(other.exception, AdvisorError)
 
 
+@pytest.mark.long
 def test_a_comparison_has_the_findings_gain_and_their_step_and_waiting(
     job: Path,
     report_and_views: tuple[FindingsReport, dict[str, str]],

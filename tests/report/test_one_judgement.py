@@ -155,6 +155,7 @@ def test_peers_are_those_that_share_calls_with_the_late_rank() -> None:
     assert drawn is not None and "40 ms" in drawn.title
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "most_rows"), [(4, 4), (64, 32), (512, 32)])
 def test_the_picture_of_many_ranks_leaves_the_first_screen_room_for_findings(

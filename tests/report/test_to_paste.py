@@ -27,6 +27,7 @@ BESIDE = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["probe.json", *long("nccl-tests.txt", "nccl.log")])
 def test_a_benchmark_or_log_beside_traces_is_not_compared(tmp_path: Path, name: str) -> None:

@@ -64,6 +64,7 @@ def test_names_of_files_and_order_of_events_mean_nothing(tmp_path: Path, name: s
     assert blame(report_of(*renamed)) == known(name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "rank", "shift_ms"),
     thinned(

@@ -143,6 +143,7 @@ BEGUN = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("begun", [BEGUN[0], *slow(*BEGUN[1:])])
 def test_a_launcher_that_begins_behind_ones_end_begins_another_run(

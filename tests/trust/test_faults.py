@@ -45,7 +45,7 @@ EVERY = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 # A database is written for long, a page at once; the others, as one of these, at length.
 BOTH_WAYS = pytest.mark.parametrize(
     "command",
-    [value if name in ("store", "report") else long(value)[0] for name, value in COMMANDS.items()],
+    [value if name == "report" else long(value)[0] for name, value in COMMANDS.items()],
     ids=COMMANDS,
 )
 
@@ -244,6 +244,7 @@ def test_two_at_once(command: Command, tmp_path: Path) -> None:
     assert command.whole(tmp_path / command.output)
 
 
+@pytest.mark.long
 def test_nobody_reads_what_is_printed(tmp_path: Path) -> None:
     """SIGPIPE: the reader of standard output is gone."""
     reader, writer = os.pipe()

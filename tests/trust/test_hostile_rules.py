@@ -233,6 +233,7 @@ def test_a_finding_names_a_bounded_number_of_ranks(tmp_path: Path, fixtures_dir:
     assert len(found.ranks) == MOST_ITEMS
 
 
+@pytest.mark.long
 def test_a_finding_holds_a_bounded_number_of_values_however_they_are_nested(
     tmp_path: Path, fixtures_dir: Path
 ) -> None:

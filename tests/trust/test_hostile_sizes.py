@@ -238,6 +238,7 @@ def test_ten_thousand_tables_of_a_benchmark() -> None:
     assert len({row["like_gbps"] for row in found}) == 1
 
 
+@pytest.mark.long
 def test_a_log_of_thousands_of_ranks(tmp_path: Path) -> None:
     """GIVEN one log of 5,000 processes THEN they are read and their clocks written at once."""
     head = "NCCL INFO comm 0xaa rank"

@@ -66,6 +66,7 @@ def test_pairs_of_begin_and_end(tmp_path: Path) -> None:
         assert run.report.verdict.kind is VerdictKind.INCONCLUSIVE
 
 
+@pytest.mark.long
 def test_kernels_of_an_export(tmp_path: Path) -> None:
     labelled.write_nsys(labelled.nsys_rows(), tmp_path)
     with sqlite3.connect(tmp_path / "node1.sqlite") as con:

@@ -84,6 +84,7 @@ def shared(inputs: Path) -> Iterator[Run]:
         yield run
 
 
+@pytest.mark.long
 def test_a_command_that_was_given_names_nobody_either(inputs: Path) -> None:
     given = (
         f"diagnose {inputs} --rules '{inputs}/launchpad/' --token s3cr3t "

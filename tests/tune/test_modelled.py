@@ -157,6 +157,7 @@ def test_a_setting_under_which_no_job_starts_is_refused_with_the_reason() -> Non
     assert len(NcclModel.of("dgx-h100", 4, (2, 23, 4), axes[:1]).left_out) == 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_variables_that_the_model_has_no_term_for_are_said_to_get_no_figure(
     tmp_path: Path, trials: list[str]

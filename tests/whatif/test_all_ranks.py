@@ -110,6 +110,7 @@ def test_the_command_lists_what_the_page_lists(fixtures_dir: Path, name: str) ->
         assert line.split() == f"{change} {step} {gain}".split()
 
 
+@pytest.mark.long
 def test_settings_are_named_as_users_write_them(fixtures_dir: Path) -> None:
     """What the list names, the command takes and gives the same gain for."""
     job = str(fixtures_dir / "lab-zero1-pauses")

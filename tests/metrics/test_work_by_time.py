@@ -168,14 +168,18 @@ def test_matrix_products_tell_a_slow_memory_from_a_slow_device_and_from_more_wor
     usual = [1.0, 2.0, 3.0, 1.5, 2.5, 0.5, 4.0, 1.2, 0.8, 6.0]
     slow = [3.8 * ms for ms in usual]
 
-    def pace(own: Sequence[float], gemm: float) -> float | None:
+    def pace(own: Sequence[float], gemm: float, needed: float = 0.3) -> float | None:
         paces = {rank: [*usual, 5.0] for rank in (1, 2)}
-        return _on_device({0: [*own, gemm], **paces}, 0.3, gemms=1).memory_pace
+        return _on_device({0: [*own, gemm], **paces}, needed, gemms=1).memory_pace
 
     assert pace(slow, 5.0) == pytest.approx(3.8)
     assert pace(slow, 4.0) == pytest.approx(3.8)  # its peers' run beside transfers that wait for it
     assert pace(slow, 19.0) is None
     assert pace(usual, 5.0) is None
+    # As much slower as products may be: a device that is slower by a hundredth in all it does.
+    assert pace([1.01 * ms for ms in usual], 5.05, needed=0.005) is None
+    assert pace([1.025 * ms for ms in usual], 5.05, needed=0.01) is None
+    assert pace([1.04 * ms for ms in usual], 5.0, needed=0.02) == pytest.approx(1.04)
     assert pace([19.0, *usual[1:]], 5.0) is None  # one kind: its table is larger
 
 

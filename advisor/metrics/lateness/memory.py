@@ -30,13 +30,16 @@ _CHANCE = 0.01
 def memory_pace(con: Any, run: str, rank: int, peers: Sequence[int], needed: float) -> float | None:
     """How many times as long as on its peers a rank's kernels bound by memory take, in all.
 
-    None unless its matrix products take as long as theirs, and so many of the others take the
-    share ``needed`` longer that chance does not do it. Kernels of one name and as many calls count.
+    None unless its matrix products take as long as theirs, the others longer than those, and so
+    many of the others by the share ``needed`` that chance does not do it. Kernels of one name and
+    as many calls count.
     """
     found = rows(con, _KERNELS, [run, [rank, *peers], MATRIX, rank])
     products = [(own, usual) for matrix, own, usual in found if matrix]
     others = [(own, usual) for matrix, own, usual in found if not matrix]
     if not products or _ratio(products) > MORE_OPERATORS:
+        return None
+    if _ratio(others) <= MORE_OPERATORS * max(_ratio(products), 1.0):
         return None
     slower = sum(own >= (1 + needed) * usual for own, usual in others)
     by_chance = (len(peers) + 1) * binomial_tail(slower, len(others), 0.5)

@@ -169,6 +169,7 @@ def test_offsets_that_hide_little_stay_below_the_finding(fixtures_dir: Path, cha
     assert "link-may-hide" in [note.code for note in report.runs[0].caveats]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("share", "cause"),
     [(0.05, "unknown"), (0.40, "straggler-rank")],

@@ -83,6 +83,7 @@ def test_a_tail_of_zeros_is_estimated_by_the_events_before(
     assert not complete
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", thinned(LAYOUTS.values(), 3), ids=LAYOUTS)
 def test_overwritten_text_counts_as_many_events_as_stood_there(
     tmp_path: Path, layout: Callable[..., str]

@@ -157,7 +157,7 @@ def test_two_dumps_of_a_rank_in_one_folder_are_refused() -> None:
         refuse_twice(files)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_load_diagnoses_each_job_by_itself_and_says_so(tmp_path: Path) -> None:
     fixtures = Path(__file__).parents[2] / "fixtures"
     for name in ("gpt2-tiny-ddp-2", "gpt2-tiny-ddp-2-slow-rank"):

@@ -59,6 +59,7 @@ def test_layouts(tmp_path: Path, layout: Callable[..., str], count: int) -> None
         assert rows.fetchall() == [(first, first + (count - 1) * 1000, count * 500)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", thinned(LAYOUTS.values(), 2), ids=LAYOUTS)
 def test_a_file_cut_anywhere_keeps_all_whole_events(
     tmp_path: Path, layout: Callable[..., str]
@@ -111,6 +112,7 @@ _BROKEN = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", _BROKEN)
 @pytest.mark.parametrize("layout", [traces.kineto, *long(traces.one_line, traces.line_each)])
 def test_one_broken_event_costs_at_most_itself(
@@ -175,6 +177,7 @@ _TIMES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
     [
@@ -433,6 +436,7 @@ def test_a_cut_container_keeps_what_was_written(
     assert store.con.execute("SELECT complete FROM rank").fetchall() == [(False,)]
 
 
+@pytest.mark.long
 def test_a_corrupt_gzip_keeps_everything_before_the_damage(tmp_path: Path) -> None:
     data = kineto([event(number) for number in range(20_000)]).encode()
     packed = bytearray(gzip.compress(data))
@@ -482,6 +486,7 @@ def test_an_event_larger_than_allowed_is_counted(tmp_path: Path) -> None:
         assert list(dropped(store).values()) == [1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     ['{"ph":[', '{"ph":"X","l":[{"name":1},{"ph":"X"},', '],"a":1', '{"name":1}],"k":2,'],

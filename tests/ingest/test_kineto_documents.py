@@ -52,6 +52,7 @@ def test_a_second_document(tmp_path: Path, layout: Any, count: int, between: str
     assert "holds 2 documents" in notes(store)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [2, *slow(_MANY)])
 @pytest.mark.parametrize(
     "other",

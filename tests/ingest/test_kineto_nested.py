@@ -105,6 +105,7 @@ _DAMAGE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [1, *long(720, 9_500)])
 @pytest.mark.parametrize("kind", thinned(_DAMAGE, 2))
 def test_damage_in_an_event_that_holds_event_like_objects(
@@ -141,6 +142,7 @@ def test_damage_twice_in_such_an_event(tmp_path: Path, layout: str) -> None:
     assert set(lost) <= {"object at an unknown depth after damage"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", ["kineto", "line_each", "one_line", "compact"])
 def test_a_file_cut_inside_such_an_event(tmp_path: Path, layout: str) -> None:
     events = [event(number) for number in range(_MANY)]

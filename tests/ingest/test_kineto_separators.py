@@ -64,6 +64,7 @@ def _named(sign: str) -> str:
     return (_STRAY | _INSTEAD).get(sign, "text")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", _LAYOUTS.values(), ids=_LAYOUTS)
 @pytest.mark.parametrize(
     "instead",
@@ -92,6 +93,7 @@ def test_a_line_of_a_log_between_two_events(tmp_path: Path, layout: str) -> None
     assert set(lost) == {"not an event"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", _LAYOUTS.values(), ids=_LAYOUTS)
 @pytest.mark.parametrize("place", ["opening", "closing", "last"])
 @pytest.mark.parametrize("instead", ["]", *long("[", "x")], ids=_named)

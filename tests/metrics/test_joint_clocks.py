@@ -118,6 +118,7 @@ def test_where_one_clock_is_surely_off_others_are_as_far_off_as_they_seem() -> N
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("offset", [*long(0.0, 1e6), 20e6])
 def test_the_stagger_of_a_slow_nic_is_no_clock(offset: float) -> None:
     fabric = Fabric(2, 4, sends={1: 0.4})
@@ -131,6 +132,7 @@ def test_the_stagger_of_a_slow_nic_is_no_clock(offset: float) -> None:
     assert len({own[rank] for rank in range(4, 8)}) == 1
 
 
+@pytest.mark.long
 def test_a_single_rank_whose_clock_was_moved_is_found() -> None:
     fabric = Fabric(2, 4)
     asks = [Ask("all_reduce", world(fabric), size) for size in (20_000_000, 8_000_000)]

@@ -113,6 +113,7 @@ def shifted(traces: Traces, rank: int, by_ns: int) -> Traces:
     return moved
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rank", "by_ns"), [(0, 700 * MS), *long((3, -3_600_000_000_000))])
 @pytest.mark.parametrize("name", ["slow_host", *long("slow_rank")])
 def test_shifting_a_clock_changes_no_cause_and_no_place(
@@ -188,6 +189,7 @@ def test_a_missing_rank_is_said_and_leaves_the_rest(slow_rank: Traces) -> None:
     assert all(wait <= whole[call] + 1_000_000 for call, wait in waits)  # the clocks are refitted
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("missing", thinned(range(4), 4))
 def test_a_missing_rank_hides_no_slow_edge(slow_link: Traces, missing: int) -> None:
     ((_, *ends),) = places(derived(slow_link))

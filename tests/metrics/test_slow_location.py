@@ -147,7 +147,7 @@ def test_groups_beside_it_say_by_how_much_it_is_slow(monkeypatch: pytest.MonkeyP
     assert found["share"][0] <= 1 - healthy / slow <= found["share"][2]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_order_of_ends_tells_the_nic_of_the_only_group() -> None:
     fabric = Fabric(4, 4, sends={5: 0.6}, receives={5: 0.6})
     (found,) = rows(fabric, ddp(fabric))

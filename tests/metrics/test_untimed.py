@@ -99,6 +99,7 @@ def test_what_cannot_have_taken_long_leaves_its_step(tmp_path: Path) -> None:
         assert run.steps()["used"].all()
 
 
+@pytest.mark.long
 def test_a_size_that_contradicts_itself_is_no_disagreement_of_ranks(tmp_path: Path) -> None:
     """GIVEN a reduction of each rank whose input became empty THEN the late rank is named still."""
 

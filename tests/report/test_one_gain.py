@@ -43,6 +43,7 @@ def report_and_views(job: Path) -> tuple[FindingsReport, dict[str, str]]:
         return run.report, views
 
 
+@pytest.mark.long
 def test_every_view_has_the_gain_of_the_verdict_s_finding(
     report_and_views: tuple[FindingsReport, dict[str, str]],
 ) -> None:

@@ -74,7 +74,7 @@ def fired(folder: Path, tables: dict[str, dict[str, Any]]) -> dict[str, set[str]
     return rules
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("part", thinned(range(PARTS), PARTS))
 def test_healthy_tables_raise_nothing_and_sick_ones_what_was_found(
     part: int, tmp_path: Path

@@ -102,6 +102,7 @@ def test_a_lost_event_changes_no_finding(name: str, draw: int) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "rank", "stays"),
     thinned(

@@ -36,6 +36,7 @@ def _check(name: str, inputs: int) -> None:
         assert result.kind not in ("NEW ACCUSATION", "internal error"), (result.done, result.new)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", QUICK)
 def test_damage_accuses_nobody_else(name: str) -> None:
     _check(name, 4)

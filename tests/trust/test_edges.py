@@ -76,6 +76,7 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_impossible_numbers_are_survived(name: str, tmp_path: Path) -> None:
     form, change = CASES[name]

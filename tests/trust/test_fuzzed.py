@@ -60,6 +60,7 @@ FOUND = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FOUND)
 def test_it_is_read_or_refused(name: str) -> None:
     form, data = FOUND[name]

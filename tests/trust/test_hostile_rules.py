@@ -43,6 +43,7 @@ def _rule(headline: str) -> str:
     return f"{first}headline: {headline}\n{rest.split(chr(10), 1)[1]}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "headline",
     [
@@ -60,6 +61,7 @@ def test_a_template_that_raises_anything_fails_alone(
     assert found.outcome == OutcomeKind.ERROR
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "values",
     [

@@ -119,6 +119,7 @@ def test_steps_that_last_longer_than_a_job_are_dropped(tmp_path: Path) -> None:
     assert latest < 2**62
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", ["1 1 int8\n" * 100_000, "1 1 int8\n" + "1\n" * 300_000])
 def test_a_heading_of_thousands_of_columns(rows: str) -> None:
     parser = TableParser()
@@ -127,6 +128,7 @@ def test_a_heading_of_thousands_of_columns(rows: str) -> None:
     parser.finish()
 
 
+@pytest.mark.long
 def test_one_process_in_thousands_of_communicators() -> None:
     log = Log()
     head = "n1:1:1 [0] NCCL INFO"
@@ -268,6 +270,7 @@ def _ranks_by_process(path: Path, count: int, **fields: Any) -> None:
     ]}))  # fmt: skip
 
 
+@pytest.mark.long
 def test_fields_of_a_trace_of_a_thousand_ranks_are_looked_at_once(tmp_path: Path) -> None:
     """GIVEN 4 MB of fields that nothing reads THEN no rank takes their sizes anew."""
     fields = {f"field {number}": [{"a": 1}] * 25_000 for number in range(16)}
@@ -278,6 +281,7 @@ def test_fields_of_a_trace_of_a_thousand_ranks_are_looked_at_once(tmp_path: Path
     assert found == [(1_000, 1)]
 
 
+@pytest.mark.long
 def test_fields_of_a_trace_of_thousands_of_ranks_are_kept_once(tmp_path: Path) -> None:
     """GIVEN 240 KB that would stand at each of 1,000 ranks THEN they do at the first."""
     held = {f"layer.{number}.weight": number for number in range(9_000)}

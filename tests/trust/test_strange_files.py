@@ -16,6 +16,7 @@ from tests.support.traces import LAYOUTS, event
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["kineto", "nccl_log", "nsys", "op_table", "flight_recorder"])
 def test_a_name_that_is_no_utf8(form: str, tmp_path: Path) -> None:
     """GIVEN a folder with a name in Latin-1 THEN its files are read, or refused for that."""

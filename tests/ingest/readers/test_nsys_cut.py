@@ -107,6 +107,7 @@ def test_a_cut_export_keeps_every_row_that_is_there(tmp_path: Path, missing: int
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.sqlite", "cut.sqlite"]
 
 
+@pytest.mark.long
 def test_no_row_is_made_up_where_a_page_breaks_off(tmp_path: Path) -> None:
     """sqlite takes the bytes behind the end for zeros, and would give rows of them."""
     path = long_export(tmp_path / "a.sqlite")

@@ -89,9 +89,9 @@ def _told_by_the_rest(time: Mapping[str, Any], sandbox: Sandbox) -> bool:
 
 
 def _all_read(groups: Sequence[str | None], sandbox: Sandbox) -> bool:
-    """Whether every rank of these groups was read whole: their calls lack single events only."""
+    """Whether every rank of these groups was read: their calls lack single events, or its end."""
     # The first that was not ends the search: a file can name thousands of groups.
-    return all(_is_known(group, sandbox) and not _missing([group], sandbox) for group in groups)
+    return all(_is_known(group, sandbox) and not _absent([group], sandbox) for group in groups)
 
 
 def _mostly_read(groups: Sequence[str | None], sandbox: Sandbox) -> bool:
@@ -107,6 +107,11 @@ def _is_known(group: str | None, sandbox: Sandbox) -> bool:
 def _missing(groups: Sequence[str | None], sandbox: Sandbox) -> list[dict[str, Any]]:
     known = [group for group in groups if group is not None]
     return [row for group in known for row in sandbox.records(_MISSING, {"of_group": group})]
+
+
+def _absent(groups: Sequence[str | None], sandbox: Sandbox) -> list[dict[str, Any]]:
+    """Those of which no call was read."""
+    return [row for row in _missing(groups, sandbox) if row["is_blind"] or not row["is_cut"]]
 
 
 def _sentence(groups: Sequence[str | None], sandbox: Sandbox) -> str:

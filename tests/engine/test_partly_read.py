@@ -57,7 +57,13 @@ def test_every_rule_with_a_gain_says_whether_it_is_time_in_calls() -> None:
 
 
 def found(
-    ranks: list[int], *, alone: int, world: int = 4, known: bool = True, blind: tuple[int, ...] = ()
+    ranks: list[int],
+    *,
+    alone: int,
+    world: int = 4,
+    known: bool = True,
+    blind: tuple[int, ...] = (),
+    cut: tuple[int, ...] = (),
 ) -> tuple[FindingsReport, Finding]:
     """Twelve exposed reductions per step, of which ``alone`` were not read on all ranks."""
     call = {"rank": ranks, "step": 0, "op": "all_reduce", "process_group": "0"}
@@ -81,13 +87,15 @@ def found(
             {**seen, "rank": ranks, "device_events": 9, "kernel_ns": 9},
             {**seen, "rank": list(blind), "device_events": 0, "kernel_ns": 0},
         ]
-        tables["rank"] = [{"rank": [*ranks, *blind], "world_size": world, "timeline": "device"}]
+    if left := [*blind, *cut]:
+        tables["rank"] = [{"rank": [*ranks, *left], "world_size": world, "timeline": "device"}]
         tables["step"] = [
-            {"rank": [*ranks, *blind], "step": 0, "start_ns": 0, "end_ns": 100_000_000},
+            {"rank": [*ranks, *left], "step": 0, "start_ns": 0, "end_ns": 100_000_000},
         ]
     with store_of(ranks=len(ranks), world_size=world, steps=1, tables=tables) as store:
-        left_out = "UPDATE step SET left_out = 'no-device' WHERE list_contains(?, rank)"
-        store.con.execute(left_out, [list(blind)])
+        left_out = "UPDATE step SET left_out = ? WHERE list_contains(?, rank)"
+        store.con.execute(left_out, ["no-device", list(blind)])
+        store.con.execute(left_out, ["cut-rank", list(cut)])
         report = diagnose(store, select=["no-overlap-at-all"])
     return report, report.findings[0]
 
@@ -131,6 +139,15 @@ def test_events_that_most_calls_of_a_whole_group_lost_take_the_sure_part() -> No
     assert (finding.severity, finding.savings_low_ns) == (Severity.INFO, 0)
     assert "These calls were not found on all ranks" in finding.message
     assert report.verdict.cause == "unknown"
+
+
+@pytest.mark.parametrize(("alone", "told"), [(5, True), (7, False)])
+def test_a_rank_that_is_cut_late_is_known_by_its_earlier_calls(alone: int, told: bool) -> None:
+    """GIVEN 5 or 7 of 12 calls after the end of rank 3's file."""
+    report, finding = found([0, 1, 2], alone=alone, cut=(3,))
+    assert ((finding.savings_low_ns or 0) > 0) == told
+    assert (report.verdict.cause == "no-overlap-at-all") == told
+    assert ("The recording of rank 3 is cut" in finding.message) != told
 
 
 def test_a_group_of_unknown_ranks_is_not_taken_for_whole() -> None:

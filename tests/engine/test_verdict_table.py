@@ -122,7 +122,7 @@ DENIED = Evidence(facts={"probe": "denies"})
         ),
         ({"facts": FEW, "shares": shares(wait_known=False)}, "inconclusive", "ranks-missing"),
         ({"facts": FEW, "alone_ranks": [0]}, "inconclusive", "ranks-alone"),
-        ({"cut_ranks": [3]}, "inconclusive", "ranks-cut"),
+        ({"cut_ranks": [3], "partly_read": 0.05}, "inconclusive", "ranks-cut"),
         ({"groups_known": False}, "inconclusive", "groups-missing"),
         ({"facts": FACTS._replace(steps=1)}, "inconclusive", "one-step"),
         ({"facts": BY_PATTERN}, "inconclusive", "unmarked"),
@@ -377,6 +377,21 @@ def test_what_most_ranks_prove_leads_though_a_missing_one_may_explain_more(
     assert decide(situation(findings=[late], **few)).reason == reason
 
 
+def test_a_sure_cause_leads_before_a_larger_likely_one_of_calls_that_lack_a_rank() -> None:
+    """GIVEN 40 ms exposed on three of four ranks: a likely link of 20, a loader of 10 for sure."""
+    few = {"facts": FACTS._replace(ranks_read=3), "missing_ranks": [3],
+           "shares": shares(exposed=0.4, wait_known=False)}  # fmt: skip
+    link = finding("slow-ring-link", ms=20, probability=0.88, claims={"transfer": 20 * MS})
+    loads = finding("data-loader-stall", ms=10, claims={"idle": 10 * MS})
+    assert decide(situation(findings=[link, loads], **few)).finding == loads
+    assert decide(situation(findings=[link], **few)).reason == "ranks-missing"
+
+
+def test_a_rank_that_is_cut_leaves_nothing_open_where_most_of_its_calls_were_read() -> None:
+    it = situation(cut_ranks=[3], shares=shares(exposed=0.3), partly_read=0.0)
+    assert decide(it).reason == "exposed"
+
+
 @pytest.mark.parametrize(("high_ms", "reason"), [(2.4, "finding"), (1.5, "ranks-cut")])
 def test_a_small_cause_that_is_counted_stands_though_a_rank_is_cut(
     high_ms: float, reason: str
@@ -385,7 +400,7 @@ def test_a_small_cause_that_is_counted_stands_though_a_rank_is_cut(
     of that, or does not."""
     counted = finding("sync-every-micro-batch", ms=1.4, claims={"transfer": MS},
                       savings_low_ns=0, savings_high_ns=round(high_ms * MS))  # fmt: skip
-    it = situation(cut_ranks=[3], shares=shares(exposed=0.04), findings=[counted])
+    it = situation(cut_ranks=[3], shares=shares(exposed=0.04), partly_read=0.04, findings=[counted])
     assert decide(it).reason == reason
     if reason == "finding":
         assert decide(it).kind is VerdictKind.UNKNOWN_COST

@@ -62,6 +62,13 @@ CASES: dict[str, list[dict[str, Any]]] = {
          "findings": [finding("launch-bound", ms=30, claims={"idle": 30 * MS}, verify="compare",
                               title="Kernels are launched too late and the GPU idles",
                               fix=["Launch many at once.", "Then fuse."])]},
+        {"facts": FACTS._replace(ranks_read=3), "missing_ranks": [3],
+         "shares": shares(exposed=0.4, wait_known=False),
+         "findings": [
+             finding(probability=0.88, ms=20, claims={"transfer": 20 * MS}, fix=["ibstat"], **LINK),
+             finding("data-loader-stall", ms=10, claims={"idle": 10 * MS}, verify="compare",
+                     title="Rank 0 waits for data", fix=["num_workers=4", "pin_memory=True"]),
+         ]},
     ],
     "probable": [
         {"findings": [finding(probability=0.7, **LINK)]},
@@ -102,7 +109,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
          "findings": [OPTION, finding("launch-bound", ms=19, fix=["Launch many at once."])]},
         {"facts": FEW, "alone_ranks": [0]},
         {"facts": FEW, "alone_ranks": [0], "missing_ranks": [1, 2, 3], "blind_ranks": [1, 2, 3]},
-        {"cut_ranks": [3]},
+        {"cut_ranks": [3], "partly_read": 0.05},
         {"groups_known": False},
         {"facts": FACTS._replace(steps=1)},
         {"facts": FACTS._replace(by_pattern=True)},

@@ -1,5 +1,7 @@
 """Rows of the decision table for what was not read: ranks, and the groups that calls are of."""
 
+from dataclasses import replace
+
 from advisor.engine.verdict.choice import (
     LARGE,
     Decision,
@@ -9,7 +11,7 @@ from advisor.engine.verdict.choice import (
     mostly,
 )
 from advisor.engine.verdict.facts import LOST, Shares, Situation
-from advisor.findings import VerdictKind
+from advisor.findings import Finding, VerdictKind
 
 # What a host does by itself while its device idles: kinds of gaps.
 _HOSTS_OWN = ("pause", "data-loading", "garbage-collection", "allocator")
@@ -21,14 +23,31 @@ def missing_peers(it: Situation, shares: Shares) -> Decision | None:
     if shares.wait_known or it.facts.all_ranks or shares.exposed < LOST:
         return None
     missing = ranks_missing(it, shares)
-    return missing and (host_works(it, shares) or missing)
+    return missing and (_whoever_is_missing(it, shares) or host_works(it, shares) or missing)
+
+
+def _whoever_is_missing(it: Situation, shares: Shares) -> Decision | None:
+    """The best of the sure causes that stand by themselves, though a likely one may give more.
+
+    Where most ranks were read one does if its low end is large, which missing ranks took from what
+    they may change. They have no part in what idles by itself: of more than is exposed.
+    """
+
+    def stands(item: Finding) -> bool:
+        if _mostly_read(it) and (item.savings_low_ns or 0) >= LARGE * it.step_ns:
+            return True
+        return mostly(item, "idle") and (item.savings_ns or 0) >= shares.exposed * it.step_ns
+
+    sure = [item for item in it.findings if item.is_sure() and stands(item)]
+    found = best(replace(it, findings=sure), LARGE)
+    return found if found is not None and found.kind in _OF_SURE_CAUSE else None
 
 
 def ranks_missing(it: Situation, shares: Shares) -> Decision | None:
     """Exposed communication that no finding explains, with ranks that are cut or not read."""
     if shares.exposed < LARGE or _explained(it, shares):
         return None
-    if it.cut_ranks:
+    if it.cut_ranks and it.partly_read:
         return inconclusive("ranks-cut")
     # Of a job that was read whole, calls that were not matched lack no rank.
     unknown = not it.facts.all_ranks and (not shares.wait_known or it.partly_read >= LARGE)
@@ -40,19 +59,8 @@ def _explained(it: Situation, shares: Shares) -> bool:
 
     A likely cause in these very calls need give back half of it only: the rest may be waiting. Of
     one that is counted, and so holds whoever is missing (partly_read.py), the high end counts.
-    Where most ranks were read a sure cause stands by itself if its low end is large, which missing
-    ranks took from what they may change.
     """
     exposed_ns = shares.exposed * it.step_ns
-    first = best(it, LARGE)
-    if first is not None and first.finding is not None and first.kind in _OF_SURE_CAUSE:
-        least_ns = first.finding.savings_low_ns or 0
-        if least_ns >= LARGE * it.step_ns and _mostly_read(it):
-            return True
-        # Missing ranks have no part in what idles by itself.
-        gives_ns = first.finding.savings_ns or 0
-        if gives_ns >= exposed_ns and mostly(first.finding, "idle"):
-            return True
     top = next((item for item in it.findings if item.savings_ns), None)
     if top is None:
         return False

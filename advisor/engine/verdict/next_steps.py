@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.engine import how_to_record
+from advisor.engine.causes import expected_ns
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.choice import NOBODYS, SMALL, UNCOUNTED, Decision, mostly, unsized_ns
 from advisor.engine.verdict.facts import LOST, Situation
@@ -138,6 +139,13 @@ def of_finding(found: Finding, record: Sequence[str] = ()) -> list[str]:
     proof = [say(STEPS, "proof", {"verify": found.verify})] if found.verify else []
     fixes = found.fix[: max(1, MOST_STEPS - len(record) - len(proof))]
     return [*fixes, *record, *proof][:MOST_STEPS]
+
+
+def larger(found: Finding, it: Situation) -> list[str]:
+    """How to try what is likely and expected to give more than a sure cause that leads."""
+    likely = (item for item in options(it) if not item.is_option() and item.fix)
+    more = (item for item in likely if expected_ns(item) > expected_ns(found))
+    return [say(STEPS, "try", _try(item, it)) for item in more][:1]
 
 
 def _tries(it: Situation) -> list[str]:

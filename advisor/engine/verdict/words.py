@@ -16,6 +16,7 @@ from advisor.engine.verdict.grade import ABOUT_FINDINGS, has_no_room, is_explain
 from advisor.engine.verdict.next_steps import (
     LEAST_STEPS,
     MOST_STEPS,
+    larger,
     look_at,
     next_steps,
     of_finding,
@@ -48,11 +49,13 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
     found = decision.finding
     believed = None if decision.reason == "probe-denies" else found
     if believed is not None:
-        record = how_to_record.all_ranks(sandbox, missing=True) if _may_wait(believed, it) else []
-        why, steps = [*believed.because[:1]], of_finding(believed, record)
+        beside = []
+        if _may_wait(believed, it):
+            beside = [*how_to_record.all_ranks(sandbox, missing=True), *larger(believed, it)]
+        why, steps = [*believed.because[:1]], of_finding(believed, beside)
         if not any(". " in text for text in why):
-            beside = _beside(believed, it, values)
-            why += [*beside, *believed.because[1:], *_cores_beside(believed, it, values)]
+            why += _beside(believed, it, values)
+            why += [*believed.because[1:], *_cores_beside(believed, it, values)]
     else:
         why, steps = _why(decision, values), next_steps(decision, it, sandbox)
     return Verdict(

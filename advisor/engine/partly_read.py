@@ -3,7 +3,9 @@
 A rank whose file is missing may be the one that all others wait for. Their time in the calls of
 its group is then waiting, not transfer, and no setting of the communication ends it. Sizes, counts
 and repeated traffic stay what they are; what they would give back is at most that time, and perhaps
-nothing. Links and ranks are judged by evidence of their own, not by this.
+nothing. What the bytes take over all links of the device, by its data sheet, is no waiting: where
+that is most of the time, it is sure. Links and ranks are judged by evidence of their own, not by
+this.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +21,19 @@ from advisor.vocabulary.words import some_ranks
 _MOST_PARTLY = 0.1
 # Where every rank was read, calls that lost an event are as the others, unless these are fewer.
 _MOST_LOST = 0.5
+_MOST = 0.5
 # Among a finding's facts: the low end of its gain if nobody waited for those who are missing.
 _LOW_IF_READ = "low_if_all_read_ns"
 
+# A switch that sums takes each byte of an all_reduce once from each rank; rings take most twice.
+_MOVED = (
+    "greatest(0, exposed_transfer_ns - transfer_ns * (1 - least(1, coalesce(busbw_gbps / "
+    "CASE WHEN op = 'all_reduce' THEN 2 * (group_size - 1) / group_size ELSE 1 END / "
+    "(SELECT max(coalesce(link_gbps, pcie_gbps)) FROM run_device), 0))))"
+)
 _TIME = (
     "SELECT coalesce(sum(exposed_transfer_ns) FILTER (WHERE partly_read), 0)::DOUBLE AS partly_ns, "
+    f"coalesce(sum({_MOVED}) FILTER (WHERE partly_read), 0)::DOUBLE AS moved_ns, "
     "coalesce(sum(exposed_transfer_ns), 0)::DOUBLE AS all_ns, "
     "list(DISTINCT process_group) FILTER (WHERE partly_read) AS groups, "
     "count(DISTINCT (rank, step)) AS rank_steps FROM call "
@@ -47,9 +57,10 @@ def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict
     """``row`` with ``unread_words``: which ranks its calls lack, as a sentence; '' for none.
 
     Where the rule's gain is time in calls that some of their ranks are missing from, its low end
-    becomes zero and its severity at most info; of a cause that is counted, in a group of which
-    most ranks were read, only the gain is open (``is_counted``). A column ``counted`` of the rule's
-    SQL says of which rows.
+    becomes zero and its severity at most info, or as much less as may be waiting where the links
+    take most of that time; of a cause that is counted, in a group of which most ranks were read,
+    only the gain is open (``is_counted``). A column ``counted`` of the rule's SQL says of which
+    rows.
     """
     if not rule.savings.in_calls:
         return {**row, "unread_words": ""}
@@ -61,6 +72,11 @@ def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict
     changed = {**row, "unread_words": f"{words}."}
     if row.get("savings_low_ns") is not None:
         changed[_LOW_IF_READ] = row["savings_low_ns"]
+    if time["moved_ns"] >= _MOST * time["partly_ns"] and row.get("savings_low_ns"):
+        waited = (time["partly_ns"] - time["moved_ns"]) / time["all_ns"]
+        most = f", at most {waited:.0%} of it by what the links carry".replace("%", " %")
+        low_ns = round(row["savings_low_ns"] * (1 - waited))
+        return {**changed, "savings_low_ns": low_ns, "unread_words": f"{words}{most}."}
     if row.get("savings_ns") is not None:
         changed |= {"savings_low_ns": 0, "unread_words": f"{words}, and the gain may be none."}
     if rule.savings.counted and row.get("counted", True) and _mostly_read(time["groups"], sandbox):
@@ -70,14 +86,16 @@ def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict
     return changed
 
 
-def partly_read_share(sandbox: Sandbox, facts: Facts) -> float:
-    """Share of the step that is exposed in calls which lack a rank, beyond waits that are known."""
+def partly_read_share(sandbox: Sandbox, facts: Facts) -> tuple[float, bool]:
+    """Share of the step that is exposed in calls which lack a rank, beyond waits that are known;
+    and whether the links take most of all that is exposed in calls for these calls' bytes."""
     (time,) = sandbox.records(_TIME, {"op": None, "of_group": None})
     if not facts.step_ns or not time["rank_steps"]:
-        return 0.0
+        return 0.0, False
     if _all_read(time["groups"] or [], sandbox) and _told_by_the_rest(time, sandbox):
-        return 0.0
-    return float(time["partly_ns"] / time["rank_steps"] / facts.step_ns)
+        return 0.0, False
+    share = float(time["partly_ns"] / time["rank_steps"] / facts.step_ns)
+    return share, bool(time["moved_ns"] > _MOST * time["all_ns"])
 
 
 def _told_by_the_rest(time: Mapping[str, Any], sandbox: Sandbox) -> bool:

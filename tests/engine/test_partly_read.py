@@ -64,11 +64,13 @@ def found(
     known: bool = True,
     blind: tuple[int, ...] = (),
     cut: tuple[int, ...] = (),
+    busbw_gbps: float | None = None,
 ) -> tuple[FindingsReport, Finding]:
     """Twelve exposed reductions per step, of which ``alone`` were not read on all ranks."""
     call = {"rank": ranks, "step": 0, "op": "all_reduce", "process_group": "0"}
     call |= {"group_size": world, "phase": "backward", "bytes": 4_000_000, "wait_ns": 0}
     call |= {"dur_ns": 2_000_000, "exposed_ns": 2_000_000, "hidden_ns": 0}
+    call |= {"transfer_ns": 2_000_000, "busbw_gbps": busbw_gbps}
     starts = [5_000_000 * place for place in range(12)]
     parts = {"upper bound": starts[:alone], "matched": starts[alone:]}
     calls = [{**call, "t_is": t_is, "start_ns": at} for t_is, at in parts.items() if at]
@@ -93,6 +95,8 @@ def found(
             {"rank": [*ranks, *left], "step": 0, "start_ns": 0, "end_ns": 100_000_000},
         ]
     with store_of(ranks=len(ranks), world_size=world, steps=1, tables=tables) as store:
+        if busbw_gbps:
+            store.con.execute("UPDATE rank SET device_name = 'NVIDIA H100 80GB HBM3'")
         left_out = "UPDATE step SET left_out = ? WHERE list_contains(?, rank)"
         store.con.execute(left_out, ["no-device", list(blind)])
         store.con.execute(left_out, ["cut-rank", list(cut)])
@@ -148,6 +152,18 @@ def test_a_rank_that_is_cut_late_is_known_by_its_earlier_calls(alone: int, told:
     assert ((finding.savings_low_ns or 0) > 0) == told
     assert (report.verdict.cause == "no-overlap-at-all") == told
     assert ("The recording of rank 3 is cut" in finding.message) != told
+
+
+@pytest.mark.parametrize(("busbw_gbps", "told"), [(405.0, True), (270.0, False)])
+def test_what_the_links_take_for_the_bytes_is_no_waiting(busbw_gbps: float, told: bool) -> None:
+    """GIVEN one of four ranks, and 60 or 40 % of what an H100's links (450 GB/s) carry at best: a
+    switch that sums takes of each rank two thirds of what rings do."""
+    _, whole = found([0, 1, 2, 3], alone=0, busbw_gbps=busbw_gbps)
+    report, finding = found([0], alone=12, busbw_gbps=busbw_gbps)
+    low_ns = (whole.savings_low_ns or 0) * (0.6 if told else 0)
+    assert finding.savings_low_ns == pytest.approx(low_ns, abs=1)
+    assert ("at most 40 % of it by what the links carry" in finding.message) == told
+    assert (report.verdict.cause == "no-overlap-at-all") == told
 
 
 def test_a_group_of_unknown_ranks_is_not_taken_for_whole() -> None:

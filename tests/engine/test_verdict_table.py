@@ -31,7 +31,8 @@ def situation(**changes: Any) -> Situation:
     healthy = Situation(
         facts=FACTS, findings=[], shares=BUSY, steps_seen=8, events=9000,
         traced_ranks=4, missing_ranks=[], cut_ranks=[], alone_ranks=[], empty_ranks=[],
-        communicates=True, groups_known=True, partly_read=0.0, lacks_kernels=False, losses=[],
+        communicates=True, groups_known=True, partly_read=0.0, carried=False,
+        lacks_kernels=False, losses=[],
         clocks=None, coverage=None, benchmark=None, formats=frozenset({"kineto"}),
     )  # fmt: skip
     return replace(healthy, **changes)
@@ -385,6 +386,12 @@ def test_a_sure_cause_leads_before_a_larger_likely_one_of_calls_that_lack_a_rank
     loads = finding("data-loader-stall", ms=10, claims={"idle": 10 * MS})
     assert decide(situation(findings=[link, loads], **few)).finding == loads
     assert decide(situation(findings=[link], **few)).reason == "ranks-missing"
+
+
+def test_what_links_take_for_the_bytes_of_a_rank_that_is_missing_is_no_waiting() -> None:
+    few = {"facts": FEW, "shares": shares(exposed=0.3, wait_known=False), "partly_read": 0.3}
+    assert decide(situation(**few)).reason == "ranks-missing"
+    assert decide(situation(carried=True, **few)).reason == "exposed"
 
 
 def test_a_rank_that_is_cut_leaves_nothing_open_where_most_of_its_calls_were_read() -> None:

@@ -166,6 +166,7 @@ class Situation:
     communicates: bool
     groups_known: bool
     partly_read: float
+    carried: bool
     lacks_kernels: bool
     losses: Sequence[str]
     clocks: Clocks | None
@@ -218,6 +219,7 @@ def read_situation(
         "count(*) FILTER (events_read > 0) AS ranks, "
         "coalesce(sum(events_dropped) FILTER (events_read > 0), 0)::BIGINT AS dropped FROM rank"
     )
+    partly_read, carried = partly_read_share(sandbox, facts)
     return Situation(
         facts=facts,
         findings=findings,
@@ -233,7 +235,8 @@ def read_situation(
         empty_ranks=_ranks(sandbox, _EMPTY),
         communicates=bool(sandbox.records(_COMMUNICATES)),
         groups_known=not any(note.code == "groups-not-recorded" for note in notes),
-        partly_read=partly_read_share(sandbox, facts),
+        partly_read=partly_read,
+        carried=carried,
         leading_ns=_longest(sandbox, _LEADING) if facts.steps == 1 else 0,
         before_ns=_longest(sandbox, _BEFORE) if facts.steps == 1 else 0,
         lacks_kernels=any(NOT_RECORDED in note.values.get("codes", ()) for note in notes),

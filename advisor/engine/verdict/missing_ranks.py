@@ -45,7 +45,7 @@ def _whoever_is_missing(it: Situation, shares: Shares) -> Decision | None:
 
 def ranks_missing(it: Situation, shares: Shares) -> Decision | None:
     """Exposed communication that no finding explains, with ranks that are cut or not read."""
-    if shares.exposed < LARGE or _explained(it, shares):
+    if shares.exposed < LARGE or it.carried or _explained(it, shares):
         return None
     if it.cut_ranks and it.partly_read:
         return inconclusive("ranks-cut")
